@@ -1,9 +1,9 @@
 """Reads a batch's rows and counts the outcomes of its records; ``Feed.batch_writer`` chooses one of three readers.
 
 ``BatchReader`` builds the rows from the records of Spark's source, with a separate counter for every attempt. Records
-pass from the source to the decoder and to the counter as Spark rows. ``DirectReader`` does not read Spark's frame of
-the batch: another source, ``io.lakefeed.kafka.DecodedRecords``, reads the batch's offset ranges, and decodes and
-counts the records in one step. Rows, verdicts and counts of both readers are the same.
+pass from the source to the decoder and to the counter as Spark rows. ``DirectReader`` does not use Spark's frame of the
+batch: lakefeed's source ``io.lakefeed.kafka.DecodedRecords`` reads the batch's offset ranges, and decodes and counts
+the records in one step. Rows, verdicts and counts of both readers are the same.
 
 ``QueryReader`` gets rows: a query with state builds them itself, and its batches are closed windows or changed groups.
 So the query's plan contains the counter, which is reset for every batch. The schema is fixed while the query runs: a
@@ -50,7 +50,7 @@ class PlannedRestart(SchemaChanged):
 
 @dataclass
 class BatchReader:
-    """Builds the rows of a stateless query's batch from the batch's records, for every attempt to write the batch.
+    """Builds a batch's rows from its records, for a query without state; every attempt to write builds new rows.
 
     Attributes:
         most_records: the maximum number of records of a batch; smaller batches are read and written in fewer tasks.
@@ -62,7 +62,7 @@ class BatchReader:
     _: KW_ONLY
     most_records: int | None = None
     is_part_of_query = False
-    """Whether the query's plan contains the counter. If so, a new schema needs a new query."""
+    """Whether the streaming query's plan contains the counter of outcomes; if so, a new schema needs a new query."""
 
     def begin(self, records: DataFrame) -> None:
         """Prepare for batches of the source's ``records``."""
@@ -91,19 +91,19 @@ class BatchReader:
         return batch
 
     def end_batch(self) -> None:
-        """Reset the counter, because the next record belongs to the next batch; here every attempt has its own."""
+        """Reset the counter after a batch; ``BatchReader`` does nothing, because every attempt has a new counter."""
 
     def discard_fetched(self) -> None:
         """Discard records that were fetched ahead: a new leader may have different records at their offsets."""
         raise PlannedRestart("partitions have new leaders; resumes with new consumers")
 
     def close(self) -> None:
-        """Release the resources of a query or run that has stopped; here there are none after an attempt."""
+        """Release the resources of a stopped query or run; ``BatchReader`` holds none between two attempts."""
 
 
 @dataclass
 class DirectReader(BatchReader):
-    """Reads the records of a batch's offset ranges itself, and decodes and counts them while it reads."""
+    """Reads a batch's offset ranges by lakefeed's own source, which decodes and counts the records at once."""
 
     _: KW_ONLY
     source: KafkaSource
@@ -133,8 +133,8 @@ class DirectReader(BatchReader):
 
     @contextmanager
     def attempt(self, batch: DataFrame, commit: SnapshotProperties) -> Iterator[tuple[DataFrame, BatchOutcomes]]:
-        # The frames of backfills and replays have only some records of their ranges, and ``DecodedRecords`` would read
-        # all of them. Also, it does not know isolated records and columns that accept fewer values.
+        # The frame of a backfill or replay has only some records of the ranges, and ``DecodedRecords`` would read all.
+        # Nor does ``DecodedRecords`` know isolated records, or columns whose type in the table allows fewer values.
         if not isinstance(commit, Commit) or self.rows.isolated or self.rows.takes:
             with super().attempt(batch, commit) as counted:
                 yield counted
@@ -151,7 +151,7 @@ class DirectReader(BatchReader):
         return self.rows.from_decoded(reader.load())
 
     def discard_fetched(self) -> None:
-        """Read the next batch with new consumers on all executors: the present ones have records of the old leaders."""
+        """Read the next batch with new consumers on all executors, because the old ones hold old leaders' records."""
         self.close()
         self._run, self._kept = uuid.uuid4().hex, None
 
@@ -161,10 +161,10 @@ class DirectReader(BatchReader):
             java(self.spark).kafka.DecodedRecords.endRun(self._run)
 
     def _reader(self, spark: SparkSession) -> DataFrameReader:
-        """Return a reader with all options except those of one batch; reuse it while these options are the same."""
+        """Return a reader with all options except a batch's own; reuse the reader while its options stay the same."""
         schema, policy = self.rows.schema, self.rows.policy
         session: Any = spark
-        # Compare Java's object for the session: the Python object is a new one in every batch.
+        # Compare Java's session, because its Python wrapper is a new object in every batch.
         key = session._jsparkSession, schema.spec, dict(schema.refused_ids)
         if self._kept is not None and self._kept[0] == key:
             return self._kept[1]
@@ -189,7 +189,7 @@ class DirectReader(BatchReader):
         return reader
 
     def _tasks(self, spark: SparkSession, ranges: OffsetRanges) -> list[list[OffsetRange]]:
-        """Distribute the ranges to as many tasks as a ``BatchReader``; split large ranges to use all cores."""
+        """Distribute ranges to as many tasks as ``BatchReader`` uses; split large ranges further to use all cores."""
         filled = [span for span in ranges.ranges if span.records > 0]
         count = task_count(ranges, most=self.most_records)
         cores = spark.sparkContext.defaultParallelism
@@ -206,7 +206,7 @@ class DirectReader(BatchReader):
 
 @dataclass
 class QueryReader(BatchReader):
-    """Gets the rows of one streaming query with state; the query's plan counts their records."""
+    """Gets the rows from a streaming query with state; the query's plan counts the records."""
 
     is_part_of_query = True
 
@@ -216,7 +216,7 @@ class QueryReader(BatchReader):
         self._logged: int | None = None
 
     def begin(self, records: DataFrame) -> None:
-        """Store the records, for their columns, and the newest batch in the sink's log."""
+        """Store ``records`` for ``template``, and the id of the newest batch in the sink's log."""
         self._records, self._logged = records, self.sink.logged()
 
     def query_frame(self, records: DataFrame) -> DataFrame:
@@ -226,7 +226,7 @@ class QueryReader(BatchReader):
         return self.rows.accepted_rows(records, self._outcomes.__enter__())
 
     def is_committed(self, batch: DataFrame, commit: Commit) -> bool:
-        """Return whether the sink has the batch; if so, compute the batch nevertheless, so that its state advances."""
+        """Return whether the sink has the batch; if so, only compute its rows, so that the query's state advances."""
         is_logged = self._logged is not None and commit.batch_id <= self._logged
         if not (is_logged or self.sink.has(commit)):
             return False
@@ -236,7 +236,8 @@ class QueryReader(BatchReader):
     @contextmanager
     def attempt(self, batch: DataFrame, commit: SnapshotProperties) -> Iterator[tuple[DataFrame, BatchOutcomes]]:
         """Yield the batch, which already consists of rows, and the query's counter."""
-        # Do not reset the counter for another attempt: Spark reuses the first one's shuffles and reads no record again.
+        # Do not reset the counter for a second attempt: Spark reuses the first attempt's shuffles and counts no record
+        # again.
         assert self._outcomes is not None  # query_frame() has created the counter of this batch's query.
         yield batch, self._outcomes
 
@@ -247,7 +248,8 @@ class QueryReader(BatchReader):
 
     def end_batch(self) -> None:
         if self._outcomes is not None:
-            # Not at the next batch: if the plan sorts, Spark reads that batch's records before it calls the writer.
+            # The start of the next batch is too late: if the plan sorts, Spark reads the records before it calls the
+            # writer.
             self._outcomes.next()
 
     def close(self) -> None:

@@ -74,7 +74,7 @@ class BatchResult:
 
 @dataclass(frozen=True)
 class Committed:
-    """The sink has the rows. Read the outcomes before the query's next batch resets them."""
+    """The sink has the rows. Read ``outcomes`` before the query's next batch resets the counts."""
 
     rows: int | None
     """The number of rows that the sink has written; None if the sink's log already had the batch."""
@@ -121,7 +121,7 @@ class LeftOutFields:
         self._records, self._next_note = 0, 1
 
     def notes(self, outcomes: BatchOutcomes) -> Iterator[str]:
-        """Yield a message at the run's first such record, and again whenever there are 100 times as many."""
+        """Yield a message at the first record with such a field, and again at 100 times as many records."""
         self._records += outcomes.counts.left_out
         if self._records >= self._next_note and outcomes.counts.left_out:
             self._next_note = 100 * self._records
@@ -136,7 +136,8 @@ class BatchWriter:
     Attributes:
         dead_letters: the store of dead letters; None if an unreadable record stops the feed.
         publisher: publishes the table's branch; None if the rows do not land in a branch.
-        reread: reads offset ranges again, to find the record that makes a batch fail; None if the source cannot do so.
+        reread: reads offset ranges again, to find the record that makes a batch fail; None if the source cannot read
+            them twice.
         fence: the fence that ``begin`` has taken; only the writer that ``begin`` returns has it.
     """
 
@@ -164,8 +165,9 @@ class BatchWriter:
     def begin(self, records: DataFrame, *, fenced: bool = True, lost: Collection[Partition] = ()) -> BatchWriter:
         """Prepare the sink, write dead letters that the last run did not write, and return the writer of this run.
 
-        Only the columns of ``records`` matter here. Work beside a running driver is not ``fenced``. The dead letters of
-        ``lost`` partitions are left out, because their records cannot be read again.
+        Only the columns of ``records`` are used. Work beside a running driver is not ``fenced``, because the driver
+        would lose its fence. The dead letters of ``lost`` partitions are left out, because their records cannot be read
+        again.
         """
         self.rows.schema.begin(lambda: self.rows.rows(records))
         if self.rows.is_plain:
@@ -185,7 +187,7 @@ class BatchWriter:
         return replace(self, spent=SpentBudget(ErrorBudget(max_rows=0)), reread=reread)
 
     def follow(self) -> None:
-        """Remove the dead letters past the feed's position if the feed was moved there; otherwise refuse them."""
+        """Remove dead letters past the feed's position if the feed was moved to it; otherwise refuse them."""
         if self.dead_letters is not None and self.sink.keeps_ledger:
             position = self.sink.position()
             ranges = position.ranges if position is not None else None
@@ -202,11 +204,11 @@ class BatchWriter:
             taken = self.sink.fence_taken()
         except Exception:  # The sink does not answer.
             return error
-        # None: the table was removed, and no driver has taken over.
+        # If ``taken`` is None, the table was removed, and no driver has taken over.
         return error if taken in (None, self.fence) else fence_lost(taken, self.fence, where=error.where or self.feed)
 
     def _require_fence(self) -> None:
-        """Raise an error if another driver has taken over: it has then committed the batch, and still has to log it."""
+        """Raise an error if another driver has taken over, because that driver still has to log the batch."""
         if self.fence is not None and (taken := self.sink.fence_taken()) != self.fence:
             raise fence_lost(taken, self.fence, where=self.feed)
 
@@ -261,7 +263,8 @@ class BatchWriter:
             with timed("write"):
                 committed = self.commit_rows(batch, commit)
             if committed.rows is None:
-                # The last run crashed after the sink had logged the batch, perhaps before it wrote the dead letters.
+                # The last run crashed after the sink had logged the batch, perhaps before the dead letters were
+                # written.
                 self._complete(batch, commit)
                 return BatchResult(batch_id, rows=0, replayed=True)
             counts = committed.outcomes.counts
@@ -347,7 +350,8 @@ class BatchWriter:
     def judge_again(self, commit: Commit | Backfill, spans: Sequence[OffsetRange], expected: int) -> Judge:
         """Return a function that classifies the records of an earlier run's commit as that run did.
 
-        If it finds fewer dead letters than ``expected``, that run had isolated records, so it isolates them too.
+        If the function finds fewer dead letters than ``expected``, that run had isolated records, so the function
+        isolates records, too.
         """
 
         def judge(records: DataFrame) -> DataFrame:
@@ -360,7 +364,7 @@ class BatchWriter:
         return judge
 
     def _isolate(self, commit: Commit | Backfill | Replay, spans: Sequence[OffsetRange]) -> Mapping[OffsetRange, str]:
-        """Return the records that fail on their own; none without dead letters, or if no records can be read again."""
+        """Return the records that fail alone; none without dead letters, or if records cannot be read again."""
         if self.reread is None or self.rows.policy.on_error != "dead_letter":
             return {}
         reread = self.reread

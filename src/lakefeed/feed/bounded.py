@@ -22,7 +22,7 @@ from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.records.sources.kafka import SourceTopics
 
 AS_BATCH = "a batch"
-"""The ledger's query id for such a batch: no query has this id, so none can resume from the batch."""
+"""The ledger's query id for a batch of ``run_bounded``: no query has this id, so none resumes from the batch."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,12 +48,13 @@ def run_bounded(feed: Feed, spark: SparkSession, selection: Selection) -> BatchS
 
     A stream over the same records writes the same rows. If the transform keeps state, the rows are those of a stream
     whose watermark has passed all the records, so no record is late. Without state, a stream or the next batch resumes
-    after these records. With state, nothing can resume, because the batch stores no state: it must be the table's only
-    batch.
+    after these records. With state, no stream or batch can resume after this batch, because it stores no state: it must
+    be the table's only batch.
 
     Raises:
         ConfigError: the sink's log numbers the batches of a stream.
-        CheckpointMismatch: the records do not begin at the feed's position; or with state, the table has batches.
+        CheckpointMismatch: the records do not begin at the feed's position; or the transform keeps state, and the table
+            already has batches.
     """
     began = time.monotonic()
     config = feed.config
@@ -103,7 +104,7 @@ def run_bounded(feed: Feed, spark: SparkSession, selection: Selection) -> BatchS
 
 
 def _ranges(source: KafkaSource, selection: Selection, begin: Mapping[Partition, int]) -> OffsetRanges:
-    """Return the chosen ranges, and an empty range for every other partition: a commit has the positions of all."""
+    """Return the chosen ranges, and empty ranges for other partitions, because a commit has all partitions."""
     chosen = {span.key: span for span in offset_ranges(source, selection)}
     starts, end_offsets = {}, {}
     for key, partition in partitions_of(topics_of(source)).items():

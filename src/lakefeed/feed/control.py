@@ -149,7 +149,7 @@ class FeedControl:
                 stop.set()
 
     def offer(self, action: Beside, perform: Callable[[ActionRequest], str]) -> None:
-        """Set the function that performs this action in a separate thread, and returns the result as text."""
+        """Set the function that performs this action in a separate thread; the function returns its result as text."""
         with self._changed:
             self._beside[action] = perform
 
@@ -165,7 +165,7 @@ class FeedControl:
 
     @property
     def next_pause(self) -> ActionRequest | None:
-        """The newest pause or resume that waits for the end of the batch, if one waits."""
+        """The newest request to pause or resume that waits for the end of the batch; None if none waits."""
         with self._changed:
             return next((each for each in reversed(self._queue) if each.action in ("pause", "resume")), None)
 
@@ -185,7 +185,7 @@ class FeedControl:
             self._changed.wait_for(lambda: bool(self._queue), timeout=seconds)
 
     def paused(self, pause: Pause, *, note: str = "") -> str:
-        """Record that the feed is paused, and return the event's message; ``note`` is added to it."""
+        """Record that the feed is paused, and return the event's message, which ends with ``note``."""
         with self._changed:
             self._pause = pause
         self._show(pause)

@@ -1,6 +1,7 @@
 """The events of a run besides its batches, for the feed's log and for notifications.
 
-A reader asks for the events after a number, or waits for them: without callbacks, a slow reader delays no batch.
+A reader asks for the events after a number, or waits for new events. There are no callbacks, so a slow reader delays no
+batch.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ Fails = Callable[[Sequence[OffsetRange]], object]
 LONGEST_SECONDS = 300.0
 MOST_NAMED = 5
 MOST_ISOLATED = 200
-"""After this number of records, whole ranges are isolated."""
+"""After this number of isolated records, the search stops halving: it isolates whole ranges."""
 
 
 def explain_failure(
@@ -30,7 +30,7 @@ def explain_failure(
 ) -> LakefeedError | None:
     """Return an error that names the failing record; None if no record is to blame, or the error already names it.
 
-    ``fails`` is None if the source cannot read records again; then no record is searched.
+    ``fails`` is None if the source cannot read records again; then there is no search for the record.
     """
     known = translate(error)
     if not isinstance(known, JobFailed | RowsRefused):
@@ -134,7 +134,7 @@ def listed(ranges: Sequence[OffsetRange]) -> str:
 
 
 def kind_of_failure(text: str) -> str:
-    """Return an error's text without values of records: only its class, unless ``without_values`` has cleaned it."""
+    """Return an error's text without values of records: its class, unless ``without_values`` has cleaned the text."""
     if re.fullmatch(r"\[[A-Z][A-Z0-9_.]+\].* SQLSTATE \w{5}", text):
         return text
     if own := re.fullmatch(r"[\w.]+: lakefeed: ([^\n]*)", text):

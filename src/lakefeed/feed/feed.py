@@ -42,7 +42,7 @@ QueryCheck = Callable[["DataFrame"], None]
 
 @dataclass(frozen=True, kw_only=True)
 class FeedPath:
-    """Describes the reader of a feed's records, the encoder of its rows, and how it writes upserts."""
+    """Describes which reader reads a feed's records, which encoder encodes its rows, and how upserts are written."""
 
     reader: str
     encoder: str
@@ -213,7 +213,7 @@ class Feed:
         return replace(self, config=config_of(self.config, topic), view=self.config.name)
 
     def as_new_topic(self) -> Feed:
-        """Return the feed of a topic that was created after the other topics' feeds had started."""
+        """Return this feed for a topic that was created after the feeds of the pipeline's other topics had started."""
         return replace(self, config=as_new_topic(self.config))
 
     def rows(self, records: DataFrame) -> DataFrame:
@@ -252,7 +252,7 @@ class Feed:
         return check
 
     def require_stateless(self, spark: SparkSession) -> None:
-        """Raise an error for a transform with state if records are read outside its query."""
+        """Raise an error if the transform keeps state, because the caller reads records outside the query."""
         if self.plan(spark).stateful:
             raise ConfigError(
                 f"the transform of '{self.config.name}' keeps state from batch to batch, and these records are read "
@@ -262,7 +262,7 @@ class Feed:
             )
 
     def require_checkpoint_for_state(self, spark: SparkSession) -> None:
-        """Refuse a transform with state without a checkpoint; only Spark knows whether SQL keeps state.
+        """Raise an error if the transform keeps state and the feed has no checkpoint; only Spark's plan shows it.
 
         For a pipeline with one table per topic, ``require_stateless`` refuses the transform.
         """
@@ -276,7 +276,7 @@ class Feed:
         return Claim(spark, self.checkpoint_location, identity.owner, transform=identity.transform_id)
 
     def sink(self, spark: SparkSession, checkpoint: Claim, *, note: Callable[[str], None] = lambda note: None) -> Sink:
-        """Open the feed's sink, together with its additional sinks; ``note`` gets messages about those that lag."""
+        """Open the feed's sink, together with its additional sinks; ``note`` gets messages about sinks that lag."""
         put_credentials(spark, self.config.decode)
         return open_sink(self.config, self.connections, spark=spark, claim=checkpoint, note=note, folder=self.folder)
 
@@ -306,11 +306,12 @@ class Feed:
         Args:
             records: see ``BatchWriter.begin``, also for ``fenced`` and ``lost``.
             check_query: the check of a query with state: see ``query_check``. Without it, state is refused.
-            alone: the feed never has other records, so a transform may build its state from these records.
+            alone: whether the feed never reads records besides these, so that a transform may build its state from
+            them.
         """
         if check_query is None and not alone:
             self.require_stateless(spark)
-        # The feed's queries copy the session with this setting, and their tasks read it.
+        # The feed's queries run in copies of this session, and their tasks read the setting from there.
         spark.conf.set(FAST_PATH, self.config.has_fast_encoder)
         dead_letters = self.dead_letter_store(spark) if self.config.dead_letters is not None else None
         if dead_letters is not None:
@@ -327,12 +328,13 @@ class Feed:
     def path(
         self, spark: SparkSession, rows: RowBuilder, columns: Callable[[], StructType | None], *, stateful: bool
     ) -> FeedPath:
-        """Describe the reader of the records and the encoder of the rows, and why they are not lakefeed's.
+        """Describe the feed's reader and encoder; for one that is not lakefeed's, include the reason.
 
         ``columns`` returns the rows' columns, for a table that does not exist yet.
         """
         config = self.config
-        # A source without offsets makes the query ``stateful`` too, but has no records that lakefeed could read.
+        # ``stateful`` is also true for a source without offsets, but lakefeed's reader cannot read such a source
+        # anyway.
         has_state = stateful and config.source.numbered is not None
         reason = "the transform keeps state" if has_state else self.general_path_reason(spark, rows)
         if reason is None:

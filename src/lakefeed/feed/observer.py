@@ -83,13 +83,13 @@ class RunObserver(Protocol):
         """Record that the driver's loop is alive; ``stops`` says that the feed ends after the current batch."""
 
     def batch(self, batch_id: int, ranges: Iterable[OffsetRange] = ()) -> AbstractContextManager[Stopwatch]:
-        """Record that this block writes a batch of these ranges, and that it is committed unless the block fails."""
+        """Record that this block writes a batch of these ranges, and commits the batch unless the block fails."""
 
     def round(self, number: int) -> AbstractContextManager[None]:
         """Record that this block writes a round of tables; the caller records which tables committed or failed."""
 
     def finish(self, batch: FinishedBatch, *, ends: Mapping[Partition, int] | None = None) -> FinishedBatch:
-        """Add a finished batch and the topics' ends when Spark planned it; return the batch with ``lag_seconds``."""
+        """Record a finished batch, and the topics' ends when Spark planned it; return it with ``lag_seconds``."""
 
     def committed(self, ranges: Iterable[OffsetRange]) -> None:
         """Record that the sink has just committed these ranges; unnecessary inside ``batch``."""
@@ -126,7 +126,7 @@ class QueryObserver:
     """Reports the batches of a run's queries to the run's observer. Use it as a context manager around a query.
 
     The listener may get a report late or never. Spark's ``recentProgress`` has all reports, so
-    ``lakefeed.feed.run.watch`` also reads that regularly and at the end of a query.
+    ``lakefeed.feed.run.watch`` also reads ``recentProgress``, regularly and at the end of a query.
     """
 
     def __init__(self, monitor: RunObserver, spark: SparkSession, *, say: Callable[[str], None]) -> None:
@@ -181,7 +181,7 @@ class QueryObserver:
         self.monitor.count_tasks_by(task_counter(self._spark, group=self._run_id, say=self._say))
 
     def reports(self, after: int) -> Iterator[Mapping[str, Any]]:
-        """Yield the stored reports of the query's batches after batch ``after``, and forget them."""
+        """Yield the stored reports of the query's batches after batch ``after``, and remove all stored reports."""
         with self._lock:
             reports = [report for report in self._waiting if report.get("runId") == self._run_id]
             self._waiting.clear()
@@ -192,7 +192,7 @@ class QueryObserver:
                 yield report
 
     def observe_idle(self, query: StreamingQuery) -> None:
-        """Report the topics' ends after a trigger without new records: no listener gets Spark's report of it."""
+        """Report the topics' ends after a trigger without new records, which Spark does not report to listeners."""
         report = query.lastProgress
         if report is None or "addBatch" in report["durationMs"]:
             return
@@ -262,7 +262,7 @@ class _Events:
 def task_counter(
     spark: SparkSession, *, group: str | None, say: Callable[[str], None]
 ) -> Callable[[], TaskCounts | None]:
-    """Return a function that counts the tasks of a job group, or of all jobs; ``say`` gets a server's error once."""
+    """Return a function that counts the tasks of a job group, or of all jobs; ``say`` gets an outage's first error."""
     waited = False
 
     def count() -> TaskCounts | None:

@@ -1,4 +1,4 @@
-"""Opens a feed: decides how the feed starts, and prepares checkpoint and ledger. All ways to run a feed use it.
+"""Opens a feed: decides how the feed starts, and prepares checkpoint and ledger. All kinds of runs use this module.
 
 A run decides twice: before it changes anything, and after it has taken the fence, because then no other driver can
 commit. After that, the run applies the decision.
@@ -171,7 +171,7 @@ class FeedStart:
             self.checkpoint.remember(topic_ids=_ids(self.topics))
 
     def other_feed(self) -> str | None:
-        """Return another feed that has landed one of the topics in the table; None if this feed has landed already."""
+        """Return another feed that has landed a topic of this feed in the table; None if this feed has a position."""
         feeds_of = getattr(self.sink, "feeds_of", None)
         others = feeds_of(self.topics) if self.position is None and feeds_of is not None else []
         return others[0] if others else None
@@ -193,7 +193,7 @@ class FeedStart:
 
     @property
     def starting(self) -> Mapping[str, Mapping[int, int]] | None:
-        """The offsets where a query without a checkpoint begins; None if the pipeline file says it."""
+        """The offsets where a query without a checkpoint begins; None if the pipeline file says where."""
         positions = self.decision.positions
         return None if positions is None else starting_offsets(positions, self.topics)
 
@@ -237,7 +237,7 @@ class FeedStart:
         }
 
     def require_resume(self) -> None:
-        """Raise an error if the feed would leave its checkpoint: the start of a DataFrame's source is fixed."""
+        """Raise an error if the feed would leave its checkpoint, because the start of a DataFrame's source is fixed."""
         if self.leaves_checkpoint:
             raise CheckpointMismatch(
                 f"feed '{self.feed.owner.feed}' cannot resume from this checkpoint: {self.decision.message}",

@@ -8,7 +8,7 @@ The phases of a batch. Spark measures ``plan``, ``log`` and ``add``; lakefeed me
 ``write``        read, decode and write the rows, and commit them. With several sinks, ``rows`` is the part that reads
                  and decodes, ``write sink`` the part of the feed's own sink, and ``write NAME`` that of another sink
 ``commit``       the end of ``write``, after the tasks have read and decoded the records and written a table's files;
-                 ``commit NAME`` is that of an additional sink
+                 ``commit NAME`` is the commit of an additional sink
 ``dead_letters`` write the dead letters
 ``publish``      pass the position to the thread that sends it to the monitoring group
 ``add``          ``check``, ``write``, ``dead_letters`` and ``publish`` together (Spark's ``addBatch``)

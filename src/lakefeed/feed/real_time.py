@@ -28,9 +28,9 @@ def run_real_time(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSu
     """Run a feed from topic to topic until it is stopped: Spark forwards records without waiting for a batch.
 
     In real-time mode, Spark runs a batch's tasks for the interval, and stores their offsets at the end. The guarantee
-    is at-least-once: after a crash or a stop, Spark sends the records since the last stored offsets again. They have
-    the Kafka sink's headers, so a reader recognizes the copies (docs/kafka-sink.md). lakefeed cannot check a batch
-    before Spark sends it: an unreadable record stops the query, and the records that Spark has sent stay in the topic.
+    is at-least-once: after a crash or a stop, Spark sends the records since the last stored offsets again. By the Kafka
+    sink's headers, a reader recognizes the copies (docs/kafka-sink.md). lakefeed cannot check a batch before Spark
+    sends it: an unreadable record stops the query, and the records that Spark has sent stay in the topic.
 
     Raises:
         ConfigError: the transform is more than columns and filters, or the session has too few task slots.

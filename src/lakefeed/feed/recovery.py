@@ -64,8 +64,8 @@ class Start:
 
     Attributes:
         reset_checkpoint: whether the checkpoint is removed first.
-        positions: the start offsets by partition; a partition without an offset begins at its first record. None if
-            the checkpoint has them, or if the feed is new and begins where the pipeline file says.
+        positions: the start offsets by partition; a partition without an offset begins at its first record. None if the
+            checkpoint has these offsets, or if the feed is new and begins where the pipeline file says.
         data_loss: the lost records that the feed gives up; the ledger records them.
     """
 
@@ -83,7 +83,7 @@ class Facts:
         last: the feed's position in the sink's ledger; None if the ledger has no commit of the feed.
         unknown_move: whether ``last`` is a move, such as a rewind, that is newer than the checkpoint.
         has_checkpoint: whether the feed has a checkpoint; otherwise only the ledger has its position.
-        logged: the newest batch in the sink's log; None for an empty log, or without one.
+        logged: the newest batch in the sink's log; None if the log is empty, or if the sink has no log.
         noted_ids: the topics' ids from the checkpoint location, for a sink without a ledger.
         rewinds: whether ``lakefeed offsets rewind`` can move the feed.
         stateful: whether the query keeps state between batches, or its source has no offsets.
@@ -189,8 +189,8 @@ def _from_ledger(facts: Facts) -> Start:
         # The first batch was not committed: ignore partitions that the table does not have yet.
         position = {key: at for key, at in position.items() if key in table}
     if table in (_known(state.end, table), _known(position, table)):
-        # The table is at the end of the checkpoint's last batch, which Spark may not have marked as done, or at its
-        # start.
+        # The table is at the end of the checkpoint's last batch, which Spark may not have marked as done, or at the
+        # start of that batch.
         return Start()
     if ahead := {key: at for key, at in position.items() if at > table.get(key, 0)}:
         behind = "; ".join(
@@ -340,7 +340,7 @@ def _known(offsets: Mapping[Partition, int], table: Mapping[Partition, int]) -> 
 
 
 def starting_offsets(positions: Mapping[Partition, int], topics: Topics) -> dict[str, dict[int, int]]:
-    """Return an offset for every partition, as Spark requires: -2, the first one, if there is no position."""
+    """Return an offset for every partition, as Spark requires; -2, which means the first one, without a position."""
     return {
         name: {number: positions.get((name, number), -2) for number in topic.ends}
         for name, topic in topics.items()
@@ -349,7 +349,7 @@ def starting_offsets(positions: Mapping[Partition, int], topics: Topics) -> dict
 
 
 def find_data_loss(positions: Mapping[Partition, int], ids: Mapping[str, str], topics: Topics) -> Iterator[DataLoss]:
-    """Yield the losses that prevent a feed from resuming; ``ids`` are the ids of the topics that it has read."""
+    """Yield the losses that prevent a feed from resuming; ``ids`` has the id of each topic that the feed has read."""
     partitions = partitions_of(topics)
     for (topic, number), position in sorted(positions.items()):
         described = topics.get(topic)

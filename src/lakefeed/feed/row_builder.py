@@ -36,7 +36,8 @@ class RowBuilder:
         is_decoded: whether the source returns rows instead of records; then nothing is decoded or classified.
         check: raises an error if the frame of a query with state must not run.
         is_plain: whether there is no transform; then the table's columns are the records' fields.
-        takes: the columns whose type in the table allows fewer values than the type in the rows, with that type.
+        takes: the columns whose type in the table allows fewer values than their type in the rows, with the table's
+        type.
         isolated: the records that have made the current commit fail, with reasons; they become dead letters.
         columns: the columns of the newest rows, for the run's monitor.
     """
@@ -75,7 +76,7 @@ class RowBuilder:
         return classify(decoded(records, self.schema.spec, key=self.key), policy, keep=self.keep)
 
     def rows(self, records: DataFrame) -> DataFrame:
-        """Return rows whose columns are read; their records are not counted, so these rows must not be written."""
+        """Return rows for reading their columns; do not write these rows, because their records are not counted."""
         rows = self._build(records, lambda part: self.classify(part).drop(RECORD))
         if self.check is not None:
             self.check(rows)

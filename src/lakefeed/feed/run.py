@@ -30,7 +30,7 @@ KEPT_RESULTS = 100
 class RunOptions:
     """Options of one run of a pipeline: see ``Pipeline.run``.
 
-    ``on_note`` logs a message as an event and prints it; ``say`` only prints it, because it is an event already.
+    ``on_note`` logs a message as an event and prints it; ``say`` only prints a message that is an event already.
     """
 
     once: bool
@@ -65,13 +65,15 @@ class RunSummary(ReadableResult):
         skipped: the number of records that the pipeline skips.
         files: the number of data files written; None if the sink does not report it.
         seconds: the time from the start of the query to its end.
-        s3_requests: all S3 requests of driver and executors in that time by operation, including other queries.
+        s3_requests: all S3 requests of driver and executors in these ``seconds`` by operation, including requests of
+            other queries.
         requests: this feed's own S3 requests, by operation and key class.
         startup_requests: this feed's S3 requests before the first batch.
         batch_requests: the S3 requests of batches, as status, dashboard and metrics count them; None if not counted.
         tables: the results by topic, if every topic has its own table.
         paused: the sinks that are paused after a failure, with the failures.
-        repeated: the number of rows of a batch that the last run began; an at-least-once sink may have them twice.
+        repeated: the number of rows of a batch that the last run began; an at-least-once sink may have these rows
+            twice.
     """
 
     batches: int
@@ -180,7 +182,7 @@ class MicroBatches:
         landed: the newest results of batches that lakefeed has written; ``written`` sums up all of these batches.
         finished: the number of batches that Spark has reported; ``records`` and ``over_budget`` count these batches.
         sent: the number of rows that one of Spark's own sinks has written.
-        is_writing: whether lakefeed is writing a batch; a stop waits for its end.
+        is_writing: whether lakefeed is writing a batch; a stop waits until the batch is written.
     """
 
     def __init__(self, stop: threading.Event, *, interrupts: Callable[[], bool] = lambda: False) -> None:
@@ -256,7 +258,7 @@ def watch(
     observer: QueryObserver | None = None,
     on_turn: Callable[[], None] = lambda: None,
 ) -> bool:
-    """Wait for the end of a query, report its batches, and stop it on request; return whether it ended by itself.
+    """Wait for a query's end, report its batches, and stop it on request; return whether the query ended by itself.
 
     Args:
         batches: gets the results, and says when the query has to end.
@@ -278,7 +280,8 @@ def watch(
             reports = list(observer.reports(before))
             ids = [int(finished["batchId"]) for finished in reports]
             if ids != list(range(before + 1, before + 1 + len(ids))):
-                # The query has resumed at a later batch, or Spark has dropped reports because the listener was slow.
+                # The ids have a gap: the query has resumed at a later batch, or Spark has dropped reports of a slow
+                # listener.
                 reports = None
         if reports is None:
             reports = list(new_reports(query, after=before))
@@ -308,7 +311,8 @@ def watch(
                     observer.observe_idle(query)
                 observer.monitor.tick(stops=batches.stop.is_set())
             stops = batches.end and not ended and not batches.is_writing
-            # Spark reports a batch after logging it. If the query stopped before, the next one would repeat the batch.
+            # Spark reports a batch after logging it as done. Stop after the report, or else the next query repeats the
+            # batch.
             is_logged = not batches.landed or batches.landed[-1].batch_id <= newest
             if stops and ((batch_finished and is_logged) or not query.status["isTriggerActive"]):
                 query.stop()

@@ -146,7 +146,7 @@ class S3Requests:
         return dict(sorted(sums.items()))
 
     def of_one_batch(self, budget: int | None) -> BatchRequests:
-        """Return these requests as the requests of one batch; an upload of data is a data file."""
+        """Return these counts as the requests of one batch; each upload of data counts as one data file."""
         return BatchRequests(
             total=self.total,
             errors=self.errors,
@@ -217,7 +217,7 @@ class FeedRequests:
         self._watch()
 
     def end_batch(self, batch_id: int) -> None:
-        """End a batch now, on the query's thread, for a query without a log of commits in the store."""
+        """End a batch of a query without a log of commits in the store; call this on the query's thread."""
         self._meter.batchEnded(self._checkpoint, batch_id)
 
     def of_batch(self, batch_id: int) -> S3Requests:

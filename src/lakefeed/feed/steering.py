@@ -1,7 +1,7 @@
 """Lets a run's driver wait between two queries: while an operator has paused the feed, or a server does not answer.
 
-A request never interrupts a batch: ``watch`` ends the query as for a stop. The driver waits here while the feed is
-paused, and then starts a new query. Meanwhile it keeps the fence, like a feed without new records.
+A request never interrupts a batch: ``watch`` ends the query after the batch, as for a stop. The driver waits here while
+the feed is paused, and then starts a new query. Meanwhile it keeps the fence, like a feed without new records.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Steering:
 
     @property
     def interrupts(self) -> bool:
-        """Return whether a request waits for the query's end."""
+        """Return whether the query must end early, because a pending request is carried out between two queries."""
         return self._control.is_pending
 
     def __enter__(self) -> Steering:
@@ -66,7 +66,8 @@ class Steering:
             if request.action in ("pause", "resume"):
                 self._carry_out(request)
         while self._control.is_at_work("replay"):
-            # The session ends with the run. Without this wait, the next replay would have to finish this one.
+            # Wait for the running replay: the session ends with the run, and the next replay would have to finish this
+            # replay.
             time.sleep(POLL_SECONDS)
             self._options.monitor.tick(stops=True)
 
@@ -95,7 +96,7 @@ class Steering:
         return True
 
     def keep(self) -> None:
-        """Store a pause or resume that waits for the end of the batch: the driver may be killed before."""
+        """Store a waiting request to pause or resume, because the driver may be killed before it is carried out."""
         if (request := self._control.next_pause) is not None:
             self._store_request(request)
 
@@ -133,7 +134,7 @@ class Steering:
         self._options.say(self._control.resumed(request.by, reason=request.reason, note=note))
 
     def _store_request(self, request: ActionRequest) -> str:
-        """Store or delete the pause for the next start, once per request; if that fails, return why, and continue."""
+        """Store or delete the pause for the next start, once per request; return a message if this fails."""
         if self._stored is None or self._stored[0] is not request:
             pauses, note = request.action == "pause", ""
             try:
@@ -178,8 +179,9 @@ def with_batches_of(config: PipelineConfig, most: int) -> PipelineConfig:
 class Outage:
     """Waits for the servers of a run (brokers, registry, catalog and store), with one time limit for all.
 
-    So the restart of a server delays a batch and does not end the feed. Spark then plans the batch again, and the batch
-    writer asks the ledger whether it was committed: a batch whose commit lost only its answer is not written twice.
+    The restart of a server thus delays a batch and does not end the feed. Spark then plans the batch again, and the
+    batch writer asks the ledger whether the batch was committed: if only the answer to the commit was lost, the batch
+    is not written twice.
 
     Attributes:
         has_landed: whether a batch has landed in this run: then all servers have answered correctly before.

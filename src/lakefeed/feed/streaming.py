@@ -36,7 +36,7 @@ from lakefeed.records.sources.kafka import batch_ranges, query_id
 from lakefeed.stopwatch import timed
 
 RIVAL_TRIES, RIVAL_SECONDS = 5, 1.0
-"""How often a query restarts after an older driver has disturbed it, and the seconds before each restart."""
+"""How often a query restarts after an older driver has disturbed the query, and the seconds before each restart."""
 
 
 def run_stream(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSummary:
@@ -48,7 +48,8 @@ def run_stream(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSumma
         run = StreamRun(feed, spark, options)
     except StopRequested:
         return nothing_written(s3_requests(spark) - before)
-    # The steering is the outermost context: it also stores a pause that is requested while the run begins or ends.
+    # The steering is the outermost context, because it also stores a pause that is requested while the run begins or
+    # ends.
     with run.steering:
         writer = run.begin_writer()
         with (
@@ -73,7 +74,7 @@ class StreamRun:
     Attributes:
         topics: describes the source's topics or stream; None for a source without offsets.
         stateful: whether the query resumes only from its own checkpoint.
-        trigger: the trigger of the run's next query; ``source`` is its source.
+        trigger: the trigger of the run's next query; ``source`` is the source of that query.
     """
 
     def __init__(self, feed: Feed, spark: SparkSession, options: RunOptions) -> None:
@@ -89,12 +90,11 @@ class StreamRun:
         self.trigger, self.source = AVAILABLE_NOW if options.once else config.trigger, feed.source
         pauses = LocalPauses.of(config) if self.by_ledger else CheckpointPauses(self.checkpoint)
         self.steering = Steering(config, options, pauses, change=self._change)
-        # Wait before the run opens the sink.
         if self.steering.wait_for_start(sink=feed.identity.owner.sink):
             # During the wait, another driver may have advanced the feed.
             self.checkpoint = feed.claim(spark)
         feed.require_checkpoint_for_state(spark)
-        # Without offsets, only the checkpoint has the progress, so treat the query as stateful.
+        # Only the checkpoint has the progress in a source without offsets, so treat the query as stateful.
         self.stateful = feed.plan(spark).stateful or self.topics is None
         self.sink = feed.sink(spark, self.checkpoint, note=options.on_note)
         if self.stateful and (lagging := next((name for name, sink in config.sinks.items() if sink.can_lag), None)):
@@ -121,7 +121,7 @@ class StreamRun:
             self.source = replace(self.source, config=with_batches_of(self.source.config, most))
 
     def _decide(self, *, accept_loss: bool = False) -> FeedStart:
-        """Return the decision where a query of the feed starts now."""
+        """Decide where a query of the feed would start now."""
         topics = self.topics
         return FeedStart(
             self.feed.identity,
@@ -169,7 +169,7 @@ class StreamRun:
         return writer
 
     def places(self) -> Iterable[str]:
-        """Return the locations of rows and dead letters, without those of a sink that lags."""
+        """Return the locations of rows and dead letters, without the locations of a sink that lags."""
         lagged, self._lagged = self._lagged, bool(self.sink.lagging())
         if not self._places or (lagged and not self._lagged):
             self._places[""] = self.sink.location()
@@ -188,7 +188,7 @@ class StreamRun:
         while (outcome := self.steering.settle()) != "stop":
             if is_interrupted:
                 requests.next_query()
-            # A planned restart is no interruption: its S3 requests belong to the batch that caused it.
+            # A planned restart is no interruption: its S3 requests belong to the batch that caused the restart.
             is_interrupted = False
             decide_again = self._decide_after_pause if outcome == "resumed" else decide_again
             try:
@@ -225,9 +225,10 @@ class StreamRun:
                 self.batches.failure = None
 
     def _outlasts(self, writer: BatchWriter, error: LakefeedError) -> bool:
-        """Wait if a replaced driver has caused the error; return False if the error has another cause.
+        """Return whether a replaced driver may have caused the error; if so, wait a moment before the return.
 
-        A replaced driver cannot commit. But until it notices, it may plan a batch in the checkpoint or remove files.
+        A replaced driver cannot commit. But until the replaced driver notices that, it may plan a batch in the
+        checkpoint or remove files.
         """
         is_first = error is self.batches.failure and not self.outage.has_landed
         may_be_rival = isinstance(error, CheckpointInUse) or (is_first and type(error) is CheckpointMismatch)
@@ -250,10 +251,10 @@ class StreamRun:
             self.outage.is_over()
 
     def _decide_after_pause(self, writer: BatchWriter) -> None:
-        """Refuse to resume after a pause if a start would refuse it, or if the feed was moved.
+        """Raise an error if the feed was moved during a pause, or if a new start would be refused now.
 
-        This method changes nothing: two drivers must not write one checkpoint. If another driver has taken the fence
-        but not committed yet, the next commit notices it.
+        This method changes nothing, because two drivers must not write one checkpoint. If another driver has taken the
+        fence but not committed yet, this driver's next commit is refused.
         """
         self.checkpoint.refresh()
         self.start = self._decide()

@@ -29,7 +29,7 @@ OWNER_FILE = "lakefeed.json"
 _ENTRY = re.compile(r"(offsets|commits)/(\d+)")
 METADATA, INITIAL, STATE = "metadata", "sources/0/0", "state/"
 
-# With these options, S3A creates a file by one PUT with If-None-Match; it raises one of TAKEN if the file exists.
+# With these options, S3A creates a file by one PUT with If-None-Match; S3A raises one of TAKEN if the file exists.
 CREATE_WITHOUT_PROBES = "fs.s3a.create.performance"
 CONDITIONAL_CREATE = "fs.option.create.conditional.overwrite"
 TAKEN = ("FileAlreadyExistsException", "RemoteFileChangedException")
@@ -77,8 +77,8 @@ class Note:
 class Claim:
     """The claim of a feed on its checkpoint location.
 
-    It creates ``lakefeed.json`` in a new location, and raises CheckpointMismatch if the location belongs to another
-    feed, another sink or other software.
+    The constructor creates ``lakefeed.json`` in a new location, and raises CheckpointMismatch if the location belongs
+    to another feed, another sink or other software.
     """
 
     def __init__(self, spark: SparkSession, location: str, owner: Owner, *, transform: str | None = None) -> None:
@@ -94,7 +94,7 @@ class Claim:
             self.noted = self._written = Note(owner.feed, owner.sink, transform=transform)
             if self._create(OWNER_FILE, self.noted.to_json(), overwrite=False):
                 return
-            # Another driver has written the file since it was listed.
+            # Another driver has written the file since this driver listed the files.
             self.refresh()
             stored = read_note(self, where=location)
         self.noted = self._written = require_owner(stored, owner, where=location)
@@ -104,7 +104,7 @@ class Claim:
         return self.noted.schema
 
     def note(self, **changes: Any) -> None:
-        """Apply these changes and those of ``remember`` to ``lakefeed.json`` by one request, if anything changes."""
+        """Write these changes, and those of ``remember``, to ``lakefeed.json`` in one request, if any."""
         self.remember(**changes)
         if self.noted != self._written:
             self._create(OWNER_FILE, self.noted.to_json())
@@ -126,7 +126,7 @@ class Claim:
         return str(self._java.read(name))
 
     def refresh(self) -> None:
-        """Discard the list of files after another program has written some; the next read lists them again."""
+        """Discard the list of files after another program has written files; ``names`` then lists them again."""
         self._java.forget()
 
     def write(self, name: str, text: str) -> None:
@@ -166,7 +166,7 @@ def read_note(files: CheckpointFiles, *, where: str) -> Note | None:
         return None
     try:
         document = json.loads(files.read(OWNER_FILE))
-        # A newer version of lakefeed may have written more fields.
+        # Ignore unknown fields, which a newer version of lakefeed may have written.
         return Note(**{each.name: document[each.name] for each in fields(Note) if each.name in document})
     except (ValueError, TypeError, AttributeError):
         what = f"{OWNER_FILE} in the checkpoint location is broken, or lakefeed did not write it"
@@ -197,7 +197,7 @@ def require_owner(note: Note | None, owner: Owner, *, where: str) -> Note:
 
 
 class CheckpointFiles(Protocol):
-    """Reads the files of a checkpoint location by their names relative to it."""
+    """Reads the files of a checkpoint location by their names relative to the location."""
 
     def names(self) -> Sequence[str]: ...
 
@@ -211,7 +211,8 @@ class CheckpointState:
     Attributes:
         batch_id: the newest batch that Spark has planned; None without a batch.
         committed: whether Spark has marked that batch as done.
-        start: the offsets where that batch begins; None if it is done or the file with them is missing.
+        start: the offsets where that batch begins; None if the batch is done, or if the file with the offsets is
+            missing.
         end: the offsets where that batch ends.
         damage: says which files are broken or missing, if any; the other fields may then be wrong.
     """
@@ -229,7 +230,7 @@ class CheckpointState:
 
     @property
     def position(self) -> Mapping[Partition, int] | None:
-        """The offsets where the next batch begins; None without a batch, or if they are unknown."""
+        """The offsets where the next batch begins; None without a batch, or if the offsets are unknown."""
         return None if self.batch_id is None else self.end if self.committed else self.start
 
 
@@ -291,7 +292,7 @@ def _offsets(files: CheckpointFiles, name: str) -> dict[Partition, int]:
 class StoredCheckpoint:
     """Reads and writes the files of a location (``s3a://bucket/path`` or a local path) without Spark.
 
-    Messages say that the location has the ``content``.
+    Error messages name the stored files by ``content``, such as checkpoint.
     """
 
     def __init__(self, location: str, *, s3: S3, content: str = "checkpoint") -> None:
@@ -345,7 +346,7 @@ class StoredCheckpoint:
 
     @contextmanager
     def opened(self, name: str) -> Iterator[Any]:
-        """Open a file for reading as a pyarrow file, which can read parts of it."""
+        """Open a file for reading as a pyarrow file, which can read parts of the file."""
         try:
             with self._files.open_input_file(f"{self._path}/{name}") as file:
                 yield file

@@ -21,7 +21,7 @@ from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.offsets.ranges import OffsetRanges
 
 REWIND = "rewind-"
-"""The prefix of the name in a fence that a move of the feed's position has taken, not a driver."""
+"""The prefix of the name in a fence that no driver has taken, but a move of the feed's position."""
 
 DRIVER = f"{time.time_ns() // 1_000_000:011x}{uuid.uuid4().hex[:5]}"
 """The prefix of this process's names in fences. Names sort by the drivers' start times."""
@@ -51,7 +51,7 @@ def check_commit(commit: Commit, last: Position | None, *, where: str) -> Commit
 
 
 def violations(last: OffsetRanges, commit: Commit) -> list[str]:
-    """Return the reasons why a commit cannot follow a commit with the ranges ``last``; empty if it can."""
+    """Return the reasons why ``commit`` cannot follow a commit with the ranges ``last``; empty if it can follow."""
     faults: list[str] = []
     left, ends, marks = commit.left_ids, last.ends, last.end_marks
     positions = commit.move.positions if commit.move else {}
@@ -78,7 +78,7 @@ def violations(last: OffsetRanges, commit: Commit) -> list[str]:
 
 
 def recreated_topic(known: Mapping[str, str], ranges: OffsetRanges) -> str | None:
-    """Return a topic of a batch whose id differs from the sink's id in ``known``, if there is one."""
+    """Return a topic whose id in a batch differs from its id in the sink, which ``known`` has; None if all agree."""
     return next((topic for topic, own in ranges.topic_ids.items() if known.get(topic, own) != own), None)
 
 
@@ -135,7 +135,7 @@ class ServerLedger(ABC):
         ``last`` is the newest commit, ``fence`` the newest fence. Raises CheckpointMismatch if another driver has
         taken over, or if the commit does not begin where the last commit ended.
         """
-        # Check this before the fence, because another driver may have taken over after this commit landed.
+        # Look for the commit before checking the fence: another driver may have taken over after this commit landed.
         if last is not None and last.commit_id == commit_id and last.commit.ranges == commit.ranges:
             return CommitCheck.ALREADY_COMMITTED
         if fence != commit.fence:

@@ -27,14 +27,14 @@ class CommittedOffsets:
 
 @dataclass(frozen=True)
 class Position:
-    """The position of a feed, which its newest commit gives.
+    """The position of a feed, as its newest commit records it.
 
     Attributes:
         ranges: the commit's ranges; the feed resumes at their ends.
         snapshot_id: the commit's snapshot, which may have expired.
         covered: the table's offsets; None if they are unknown, as after a rollback by an engine without lakefeed.
         is_move: whether the commit moved the feed instead of adding a batch.
-        kept: offsets that the feed reads again after a rewind with ``--keep-rows``; they may have several rows.
+        kept: offsets that the feed reads again after a rewind with ``--keep-rows``; one offset may have several rows.
     """
 
     ranges: OffsetRanges
@@ -51,7 +51,7 @@ class Position:
 
     @classmethod
     def from_json(cls, text: str) -> Position | None:
-        """Read a table property ``lakefeed.position.<feed>``; None if it says that the position is unknown."""
+        """Read a table property ``lakefeed.position.<feed>``; None if the property has no known position."""
         if text == ROLLED_BACK:
             return None
         try:

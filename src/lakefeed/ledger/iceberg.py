@@ -4,7 +4,8 @@ The ledger compares a batch's ranges, never its id. It skips a batch with the la
 begins where the last commit ended, and refuses any other batch.
 
 Only the driver that took the feed's fence last can commit. The fence is a table property. Every commit carries the
-fence of its driver, and ``io.lakefeed.commit.CheckedOperations`` compares both inside the catalog's compare-and-set.
+fence of its driver, and ``io.lakefeed.commit.CheckedOperations`` compares this fence with the property inside the
+catalog's compare-and-set.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ QUIET = "lakefeed.upkeep.quiet"
 
 QUIET_SECONDS = 600.0
 
-# Texts of io.lakefeed.commit.BatchRefused: each error begins with REFUSED; a refused fence contains FENCE_REFUSED, too.
+# Texts of io.lakefeed.commit.BatchRefused: each begins with REFUSED; the text for a refused fence contains
+# FENCE_REFUSED, too.
 REFUSED = "lakefeed refuses the commit"
 FENCE_REFUSED = "is taken: the table has"
 TRIES = 20
@@ -183,7 +185,7 @@ class IcebergLedger:
         jvm.java(self._spark).commit.FeedLedger.commit(self.loaded(), properties)
 
     def ensure_commit(self, properties: Mapping[str, str]) -> None:
-        """Commit an empty snapshot if the statement changed no rows: without a snapshot, the ledger has no commit."""
+        """Commit an empty snapshot if the statement changed no rows, because the ledger needs a snapshot."""
         if self.rows_of(properties[COMMIT_ID]) is None:
             self.land_empty(properties)
 
@@ -218,7 +220,7 @@ class IcebergLedger:
         return str(jvm.java(self._spark).commit.Publication.state(self.loaded(), self._feed))
 
     def branch_is_free(self, branch: str) -> bool:
-        """Return whether a feed may begin to use a branch: it does not exist, or is at the main branch's snapshot."""
+        """Return whether a feed may begin to use ``branch``: a missing branch, or one at the main branch's snapshot."""
         table = self.loaded()
         ref, main = table.refs().get(branch), table.currentSnapshot()
         if ref is None or main is not None:
@@ -240,7 +242,7 @@ class IcebergLedger:
             start = page[-1]["parent"]
             if start is None:
                 return
-            # Read more per call each time: most callers need only the newest snapshot, a few need all.
+            # Every call reads more snapshots, because most callers need only the newest snapshot, and a few need all.
             most = min(8 * most, MOST_A_CALL)
 
     def loaded(self) -> Any:

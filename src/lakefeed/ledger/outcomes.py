@@ -57,18 +57,18 @@ def check_outcomes(spark: SparkSession, commit_id: str) -> str:
 
 
 def seconds_since_allowed(spark: SparkSession, commit_id: str) -> float:
-    """Return the seconds since a batch was allowed to land, after its rows were computed; -1 before that."""
+    """Return the seconds since a batch got the permission to land, after its rows were computed; -1 without it."""
     outcomes = jvm.java(spark).commit.Outcomes.of(commit_id)
     return -1.0 if outcomes is None else float(outcomes.secondsSinceAllowed())
 
 
 @contextmanager
 def timing_commit(phase: str, since_allowed: Callable[[], float]) -> Iterator[None]:
-    """Add to a phase of the batch the time from the permission to land until the end of the ``with`` block."""
+    """Add the seconds from the batch's permission to land until the end of the ``with`` block to a phase."""
     began = time.monotonic()
     yield
     seconds = since_allowed()
-    # An earlier permission belongs to another sink's commit.
+    # Ignore a permission from before the block, because it was for another sink's commit.
     if 0 <= seconds <= time.monotonic() - began:
         add_time(phase, seconds)
 
@@ -133,7 +133,7 @@ class BatchOutcomes:
         jvm.java(self._spark).commit.Outcomes.close(self.commit_id)
 
     def next(self) -> None:
-        """Begin the next batch with another commit id; a query calls it if its plan stays the same for all batches."""
+        """Begin the next batch with a new commit id, for a query that uses one plan for all batches."""
         following = uuid.uuid4().hex
         self._outcomes.next(self.commit_id, following)
         self.commit_id = following
@@ -152,7 +152,7 @@ class BatchOutcomes:
         self.bound(max_rows=-1, max_share=None)
 
     def cover(self, schema_ids: Iterable[int]) -> None:
-        """Refuse the commit if a record's schema id is not among these, which the reader's schema covers."""
+        """Refuse the commit if a record has a schema id that is not among the reader schema's ``schema_ids``."""
         self._outcomes.cover(list(schema_ids))
 
     def accepted(self, judged: DataFrame) -> DataFrame:
@@ -166,7 +166,7 @@ class BatchOutcomes:
             record["partition"],
             record["offset"],
             sf.col(f"{RECORD}.verdict"),
-            # Never null: for a null CASE, Spark's generated code passes the previous record's value to the function.
+            # The reason is never null: for a null CASE, Spark's generated code passes the previous record's value.
             sf.coalesce(sf.col(f"{RECORD}.reason"), sf.lit("")),
             # If the registry does not know the id, no schema can be merged: -1 makes the JVM ignore the record's id.
             sf.coalesce(
@@ -176,8 +176,8 @@ class BatchOutcomes:
                 sf.lit(-1),
             ),
         )
-        # Filter by a column. Spark pushes any other condition below the projections, where it repeats the expressions
-        # of its arguments: with an envelope of ten columns, the code exceeds Java's limit for a method.
+        # Filter by a column. Spark would push any other condition below the projections, and repeat the projected
+        # expressions there: with an envelope of ten columns, the code would exceed Java's limit for a method.
         return judged.withColumn(IS_ROW, is_row).filter(IS_ROW).drop(IS_ROW, RECORD)
 
     def seconds_since_allowed(self) -> float:
@@ -185,7 +185,7 @@ class BatchOutcomes:
 
     @property
     def refusal(self) -> SchemasMissing | Stopped | OverBudget | None:
-        """The reason why the counts refused the commit; None if they did not."""
+        """The reason why the counts refused the commit; None without a refusal."""
         match self._outcomes.refusal():
             case "schemas":
                 return SchemasMissing(frozenset(int(each) for each in self._outcomes.schemaIds()))
@@ -197,7 +197,7 @@ class BatchOutcomes:
 
     @property
     def counts(self) -> Counts:
-        """The sum over all partitions; complete when all tasks have ended."""
+        """The counts of all partitions together; complete when all tasks have ended."""
         counted = self._outcomes
         return Counts(counted.records(), counted.deadLetters(), counted.skipped(), counted.leftOut())
 

@@ -43,7 +43,7 @@ class NoLedger:
 
 
 class BatchLog(NoLedger):
-    """The ledger of a sink with a log of batch ids; ``newest`` reads the newest one."""
+    """The ledger of a sink with a log of batch ids; ``newest`` reads the newest id."""
 
     def __init__(self, where: str, newest: Callable[[], int | None], *, move_hint: str) -> None:
         super().__init__(where, move_hint=move_hint)

@@ -1,7 +1,7 @@
 """Stores a feed's pause beside its checkpoint, where the feed's next start reads it on any machine.
 
-The pause has its own file. In ``lakefeed.json``, a driver could overwrite it with an older copy of that file. A start
-lists the location anyway, so only a feed with a pause costs another request.
+The pause is not in ``lakefeed.json``, because a driver could overwrite that file with an older copy. A start lists the
+location anyway, so a start costs another request only if the feed is paused.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class LocalPauses:
 
     @classmethod
     def of(cls, config: PipelineConfig) -> LocalPauses:
-        """Return the store for a pipeline's pause; if the user has no home, it is empty and refuses to write."""
+        """Return the store for a pipeline's pause; if the user has no home, the store is empty and cannot write."""
         brokers = config.source.kafka.bootstrap_servers if config.source.kafka else ""
         identity = "\n".join((config.name, brokers, Owner.of(config).sink))
         digest = hashlib.sha256(identity.encode()).hexdigest()[:24]

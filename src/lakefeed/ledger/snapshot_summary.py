@@ -28,7 +28,7 @@ POSITION = "lakefeed.position"
 BRANCH = "lakefeed.branch"
 UPSERTED = "lakefeed.upserted"
 MERGED_BECAUSE = "lakefeed.merged-because"
-"""Why a batch of changes was landed by a MERGE; missing if it was landed by the index of keys."""
+"""The reason why a MERGE landed a batch of changes; missing if the index of keys landed the batch."""
 
 ADOPTED = "lakefeed.adopted"
 
@@ -40,13 +40,13 @@ Reason = Literal["rewind", "accepted-loss"]
 
 @dataclass(frozen=True)
 class PositionReset:
-    """A move of a feed's position by a user: a rewind or an accepted data loss. It has its own commit.
+    """A move of a feed's position by a user: a rewind or an accepted data loss. The move has its own commit.
 
     Attributes:
         positions: the old and the new offset of every partition that moves.
         left_ids: the old ids of topics that were recreated, and the ids of topics that the feed no longer reads.
         deleted_rows: the number of rows that the commit deleted, by partition; None if it kept the rows.
-        unknown: the old position is unknown because the table was rolled back; ``positions`` is then empty.
+        unknown: whether the old position is unknown, because the table was rolled back; ``positions`` is then empty.
     """
 
     reason: Reason
@@ -156,12 +156,12 @@ class Upserts:
 
     @property
     def superseded(self) -> int:
-        """Changes before a newer change of the same key in the batch."""
+        """The number of changes that a newer change of the same key in the batch replaces."""
         return self.changes - self.keys
 
     @property
     def void(self) -> int:
-        """Newest changes without effect, because the table has a newer row, or no row to delete."""
+        """The number of keys whose newest change has no effect: the table has a newer row, or no row to delete."""
         return self.keys - self.inserted - self.updated - self.deleted
 
     def to_json(self) -> str:
@@ -221,7 +221,7 @@ class Commit:
     adopted: Adoption | None = None
     """Set if the commit adds no batch but takes the table over from another tool."""
     upserts: Upserts | None = None
-    """Set if the batch inserted, updated or deleted rows by their keys; ``rows`` then counts the first two."""
+    """Set if the batch changed rows by their keys; ``rows`` then counts the inserted and the updated rows."""
     merged_because: str | None = None
     """Why a MERGE landed the changes; None if the index of keys did."""
 
@@ -292,9 +292,10 @@ class Backfill:
 
     Attributes:
         fence: the fence of the feed's backfills, ``<feed>.backfills``.
-        number: the snapshot's sequence number; in a table of format version 1, which has none, its time in ms.
+        number: the snapshot's sequence number; in a table of format version 1, which has no sequence numbers, the
+            snapshot's time in ms.
         grown: by how many rows the commit enlarges the table.
-        after: the number of the feed's commits before this one, for audits.
+        after: the number of the feed's commits before the backfill, for audits.
     """
 
     feed: str
@@ -309,7 +310,8 @@ class Backfill:
     committed_at: float = 0.0
     after: int = 0
 
-    # Audits read these fields of a Commit; they are empty because a backfill is no batch and does not move the feed.
+    # Audits read these fields of a Commit or a Backfill; a backfill leaves them empty, because it is no batch and does
+    # not move the feed.
     batch_id: ClassVar[None] = None
     move: ClassVar[None] = None
     adopted: ClassVar[None] = None
@@ -328,7 +330,7 @@ class Backfill:
     def of(
         cls, snapshot_id: int, summary: Mapping[str, str], *, number: int | None, milliseconds: int, after: int = 0
     ) -> Backfill:
-        """Read a snapshot's summary; ``number`` is its sequence number, if any, ``milliseconds`` its time."""
+        """Read a snapshot's summary; ``number`` is the sequence number, if any, and ``milliseconds`` the time."""
         rows, grown = rows_of(summary)
         return cls(
             feed=summary[BACKFILL_OF],
@@ -353,7 +355,7 @@ class Replay:
     replay_id: str
     fence: str
     letters: int = 0
-    """The number of letters. They have no offsets, so ``ranges`` numbers them from 0."""
+    """The number of dead letters. Letters have no offsets, so ``ranges`` numbers the letters from 0."""
 
     batch_id: ClassVar[None] = None
 

@@ -42,7 +42,7 @@ def branch_of(properties: Mapping[str, str], feed: str | None) -> str | None:
 
 
 def head_of(table: Table, feed: str | None) -> Snapshot | None:
-    """Return the newest snapshot of a feed's branch, or without a feed of the main branch."""
+    """Return the newest snapshot of a feed's branch; without a feed, that of the main branch."""
     branch = branch_of(table.properties, feed)
     return table.current_snapshot() if branch is None else table.snapshot_by_name(branch)
 
@@ -65,7 +65,7 @@ def ancestors(table: Table, feed: str | None = None) -> tuple[list[Snapshot], bo
 
 
 def has_parent(snapshot: Snapshot) -> bool:
-    """Return whether a snapshot has a parent, which may have expired.
+    """Return whether a snapshot has or had a parent; the parent may have expired.
 
     When pyiceberg expires the parent, it removes the parent's id. But only a snapshot that never had a parent has
     exactly the files that it has added.

@@ -27,5 +27,5 @@ def without_batches(ranges: OffsetRanges) -> OffsetRanges:
 
 
 def has_state(ranges: OffsetRanges) -> bool:
-    """Return whether a stateful query has these ranges."""
+    """Return whether a stateful query has committed these ranges."""
     return (BATCHES, 0) in ranges.ends

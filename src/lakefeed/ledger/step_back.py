@@ -20,9 +20,10 @@ class StepBack:
 
 
 def step_back(feed: str, letters: OffsetRanges, position: OffsetRanges | None) -> StepBack | None:
-    """Plan how dead letters follow a feed that has moved back or reads a recreated topic; None if they need not.
+    """Plan how dead letters follow a feed that has moved back or reads a recreated topic; None if nothing changes.
 
-    ``letters`` are the ranges of the letters' newest commit, ``position`` those of the rows' newest commit, if any.
+    ``letters`` are the ranges of the letters' newest commit, ``position`` has the ranges of the rows' newest commit, if
+    any.
     """
     row_ends, ids = (position.ends, position.topic_ids) if position is not None else ({}, {})
     moved: dict[Partition, tuple[int, int]] = {}

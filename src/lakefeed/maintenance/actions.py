@@ -1,7 +1,7 @@
 """Runs the steps of maintenance: Iceberg's own Spark actions, in short pieces that can fail without harm.
 
-A piece is one commit. Appends never conflict with it, because Iceberg bases the later commit on the earlier one. If
-another writer rewrites the same rows, Iceberg refuses the later commit; maintenance then tries the piece again.
+A piece is one commit. Appends never conflict with a piece, because Iceberg bases the later commit on the earlier one.
+If another writer rewrites the same rows, Iceberg refuses the later commit; maintenance then tries the piece again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 TRIES = 5
 FIRST_WAIT_SECONDS = 0.5
 CONFLICTS = ("CommitFailedException", "ValidationException", "Cannot commit rewrite because of")
-"""Iceberg's exceptions if another commit came first, and the message of an exception that wraps them."""
+"""Iceberg's exceptions when another writer's commit came first, and the text of an exception that wraps these."""
 GONE = "NotFoundException"
 """The exception for a missing file: another writer has replaced and expired it, or it is lost for good."""
 NO_CONFLICTS = ("GC is disabled", "lakefeed refuses the commit", "Unable to determine whether certain files are orphan")
@@ -33,7 +33,7 @@ MB = 1024 * 1024
 
 
 class WriteConflict(Exception):
-    """Other commits came first at every attempt; nothing of this piece is in the table."""
+    """Other writers' commits came first at every attempt; nothing of this piece of work is in the table."""
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Done:
     Attributes:
         bytes: the size of the files that compaction has read.
         orphans: the number of unreferenced files that were deleted, or would be deleted without ``dry_run``.
-        conflicts: the partitions and steps that were left, because other commits came first at every attempt.
+        conflicts: the partitions and steps that were not done, because other commits came first at every attempt.
     """
 
     partitions: int = 0
@@ -89,7 +89,7 @@ class MaintenanceActions:
         return self._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(self._java_session, self._table)
 
     def compact(self, partition: Partition, settings: Compact, *, target_bytes: int) -> None:
-        """Rewrite the small files of a partition to files of ``target_bytes``, in one piece after the other."""
+        """Rewrite the small files of a partition to files of ``target_bytes``, piece by piece."""
         group_bytes = settings.group_mb * MB
         average = max(1, partition.small_bytes // max(1, partition.small_files))
         files_at_once = max(settings.min_files, group_bytes // average, 2)

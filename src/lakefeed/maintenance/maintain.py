@@ -29,7 +29,7 @@ from lakefeed.maintenance.table_stats import Health, read_health
 Unfinished = Literal["time", "stopped", "lease"]
 
 POOL = "lakefeed-upkeep"
-"""Spark's scheduler pool for these jobs; it has a low weight if ``spark.scheduler.mode`` is FAIR."""
+"""Spark's scheduler pool for upkeep; the pool has a low weight if ``spark.scheduler.mode`` is FAIR."""
 LEASE_SECONDS = 120.0
 LEASE_POLL_SECONDS = 1.0
 
@@ -40,7 +40,8 @@ class Report:
 
     Attributes:
         did: the work; with ``dry_run``, only the number of orphans.
-        before: the table's ``Health.figures`` before the work; ``after`` are those after it, None with ``dry_run``.
+        before: the table's ``Health.figures`` before the work; ``after`` has the figures after the work, None with
+            ``dry_run``.
         scan_seconds: the seconds in which Spark read all rows before and after the work, if requested.
         unfinished: the reason why some of the due work was not done.
     """
@@ -57,7 +58,7 @@ class Report:
 
     @property
     def gave_up(self) -> bool:
-        """Return whether some work was left, because other writers' commits came first."""
+        """Return whether some work was not done, because other writers' commits came first."""
         return bool(self.did.conflicts)
 
     def as_dict(self) -> dict[str, Any]:
@@ -86,7 +87,7 @@ class Report:
 
 @dataclass
 class Maintenance:
-    """Maintains one table once, in a session that may run a feed too; ``stop`` ends it after the current commit."""
+    """Maintains one table once, in a session that may run a feed too; ``stop`` ends the work after a commit."""
 
     table: str
     _: KW_ONLY
@@ -218,8 +219,8 @@ class Lease:
     """A context manager that lets only one job at a time maintain a table.
 
     The job takes the lease by a compare-and-set of the table's properties (``io.lakefeed.upkeep.Lease``) and renews it
-    during the work; the lease of a killed job expires. It only prevents double work: Iceberg's own checks prevent
-    harmful commits. Entering the context raises ``TableBusy`` if another job does not end in time.
+    during the work; the lease of a killed job expires. The lease only prevents double work: Iceberg's own checks
+    prevent harmful commits. Entering the context raises ``TableBusy`` if another job does not end in time.
 
     Args:
         wait: the seconds to wait for another job's end.

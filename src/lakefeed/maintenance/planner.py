@@ -16,7 +16,7 @@ LAST = "lakefeed.upkeep.last"
 
 MANIFEST_BYTES = 8 * 1024 * 1024  # Iceberg's default (commit.manifest.target-size-bytes).
 HELD_DAYS = 30
-"""For this time, the newest commit of a stopped feed keeps all later snapshots; the feed's position stays forever."""
+"""For these days, a stopped feed's newest commit keeps all later snapshots; the feed's position never expires."""
 
 REWRITES: tuple[Step, ...] = ("compact", "manifests")
 """The steps that commit snapshots."""
@@ -128,7 +128,7 @@ def plan(health: Health, settings: Upkeep, *, now: float, asked: bool = False) -
 
 
 def _compactable(health: Health, settings: Compact) -> tuple[Partition, ...]:
-    """Return the partitions that are worth a rewrite; those without recent writes come first: they do not conflict."""
+    """Return the partitions worth a rewrite; first those without recent writes, whose rewrites do not conflict."""
     due = [
         partition
         for partition in health.partitions
@@ -143,9 +143,9 @@ def expiry(ancestors: tuple[Ancestor, ...], settings: Expire, *, now: float) -> 
     """Decide which snapshots may expire; ``ancestors`` has the present snapshot and its ancestors, newest first.
 
     The newest commit of each feed stays, with all later commits: a restarted feed reads there which dead letters it
-    still has to write, and an interrupted replay reads whether it was committed. After ``HELD_DAYS`` days they may
-    expire, because one abandoned feed would otherwise keep the snapshots of all feeds; then only the table's property
-    has the feed's position. Unpublished snapshots always stay.
+    still has to write, and an interrupted replay reads whether it was committed. After ``HELD_DAYS`` days, these
+    commits may expire, because one abandoned feed would otherwise keep the snapshots of all feeds; then only the
+    table's property has the feed's position. Unpublished snapshots always stay.
     """
     requested = now - seconds_of(settings.older_than)
     newest: dict[str, int] = {}
@@ -168,6 +168,6 @@ def expiry(ancestors: tuple[Ancestor, ...], settings: Expire, *, now: float) -> 
 
 
 def _kept(ancestors: tuple[Ancestor, ...], *, before: float, keep: int) -> int:
-    """Return the number of snapshots that stay: Iceberg stops at the first old one after the newest ``keep``."""
+    """Return the number of snapshots that stay: the newest ``keep``, and older ones up to the first too old one."""
     too_old = (depth for depth, ancestor in enumerate(ancestors) if depth >= keep and ancestor.at < before)
     return next(too_old, len(ancestors))

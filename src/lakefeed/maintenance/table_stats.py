@@ -31,7 +31,8 @@ FIGURES = (
 class PartitionKey:
     """A partition of one partition spec, with the transformed values of the spec's fields.
 
-    ``path`` names it for people, such as ``pickup_at_day=2018-02-08``; it is empty for a table without partitions.
+    ``path`` names the partition for people, such as ``pickup_at_day=2018-02-08``; it is empty for a table without
+    partitions.
     """
 
     spec_id: int
@@ -46,7 +47,7 @@ class Partition:
     Attributes:
         small_files: the number of data files below 3/4 of the target size.
         records: the number of rows, including deleted rows.
-        deleted: the number of entries in delete files; a row may have several.
+        deleted: the number of entries in delete files; a row may have several entries.
         newest: the sequence number of the last commit that wrote to the partition.
     """
 
@@ -66,9 +67,9 @@ class Ancestor:
 
     Attributes:
         at: the time of the commit, in seconds since 1970.
-        holds: the feed whose position it stores; None for a commit of no feed, such as a compaction.
-        replaces: whether it changed no rows, such as a compaction.
-        is_published: whether readers see it; False while it is only in the branch of a feed.
+        holds: the feed whose position the snapshot stores; None for a commit of no feed, such as a compaction.
+        replaces: whether the commit changed no rows, such as a compaction.
+        is_published: whether readers see the snapshot; False while only a feed's branch has the snapshot.
     """
 
     snapshot_id: int
@@ -98,13 +99,13 @@ class Health:
 
     Attributes:
         snapshot_id: the present snapshot; None while the table is empty.
-        target_bytes: the target size of its files.
+        target_bytes: the target size of the table's files.
         sizes: the number of data files by class of ``SIZES_MB``.
         delete_files: the number of files of position deletes, without deletion vectors.
         snapshots: the number of all snapshots, including those of branches and tags.
         branches: the branches that feeds land in.
-        ancestors: the present snapshot and its ancestors, newest first; with branches, those of the branch with the
-            most snapshots, which include the table's.
+        ancestors: the present snapshot and its ancestors, newest first; with branches, the snapshots of the branch with
+            the most snapshots, which include the table's.
         metadata_files: the number of versions of metadata.json.
         planning_seconds: the time to read the manifests, which every query without a filter needs too.
     """
@@ -147,7 +148,7 @@ class Health:
         """The growth over the last 7 days, or since the oldest snapshot; None if the snapshots show no growth."""
         since = max((ancestor.at for ancestor in self.ancestors), default=0) - 7 * 86_400
         recent = [ancestor for ancestor in self.ancestors if ancestor.at >= since]
-        # The measured time begins with the oldest snapshot, so its files do not count.
+        # The measured time begins with the oldest snapshot, so the files of this snapshot do not count.
         added = [ancestor for ancestor in recent[:-1] if not ancestor.replaces]
         days = (recent[0].at - recent[-1].at) / 86_400 if recent else 0.0
         if not added or days <= 0:
@@ -156,13 +157,13 @@ class Health:
         return Growth(round(days, 3), *(count / days for count in sums))
 
     def figures(self) -> dict[str, Any]:
-        """Return the figures for a report's comparison of before and after."""
+        """Return the figures that a report compares before and after the work."""
         figures = {name: getattr(self, name) for name in FIGURES}
         return figures | {"partitions": len(self.partitions), "planning_seconds": round(self.planning_seconds, 3)}
 
 
 def read_health(table: str, *, connections: Connections, target_bytes: int | None = None) -> Health:
-    """Read the present state of a table; by default, its property has the target size of its files."""
+    """Read the present state of a table; by default, a table property has the target size of files."""
     opened = open_table(table, connections=connections)
     metadata = opened.metadata
     target = target_bytes or int(opened.properties.get(TARGET, TARGET_DEFAULT))

@@ -1,1 +1,1 @@
-"""Offset ranges and sets of offsets; imports nothing else."""
+"""Offset ranges of batches, and sets of offsets."""

@@ -57,7 +57,7 @@ class OffsetRange:
     start: int
     end: int
     marks: tuple[str, str] | None = None
-    """The source's own names for start and end, such as Kinesis's sequence numbers; None if it has only offsets."""
+    """The source's own names for start and end, such as Kinesis's sequence numbers; None if there are only offsets."""
     epoch: int | None = field(default=None, compare=False)
     """The epoch of the Kafka leader that served the records. Another leader may serve the same records later."""
 

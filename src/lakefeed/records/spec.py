@@ -29,7 +29,7 @@ class RegisteredFormat:
         registry_patience_seconds: how long a task asks a registry that does not answer, before the task fails.
         accept: ``schema.accept`` of the pipeline file: which writers' schemas are accepted.
         subject: the subject of the values' ids, because every context of a registry has its own ids.
-        subjects: records whose schema is registered under none of them are refused; empty to accept all.
+        subjects: records whose schema is registered under none of these subjects are refused; empty to accept all.
     """
 
     registry_url: str

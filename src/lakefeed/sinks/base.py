@@ -88,7 +88,7 @@ class Writer(Protocol):
         """Prepare for rows of these columns. Called at the start, and before the first batch with other columns."""
 
     def prepared(self, rows: DataFrame, commit: Commit) -> DataFrame:
-        """Return the rows for ``write``. They are computed and checked before the call of ``write``."""
+        """Return the rows for ``write``. These rows are computed and checked before ``write`` is called."""
 
     def write(self, rows: DataFrame, commit: Commit, *, commit_id: str) -> None:
         """Write the rows, which are cached and may be read more than once."""

@@ -29,8 +29,8 @@ __all__ = ["Batch", "BatchSink", "ChecksServer", "KeepsEntries", "ReadsRows"]
 class BatchSink(Protocol):
     """A sink that takes batches, at least once: after a crash, it gets the interrupted batch again.
 
-    lakefeed creates it as ``kind(settings, feed)``, with its settings and the feed's name. Commands that only look at a
-    feed also create it, so its constructor must not need Spark or a server.
+    lakefeed creates the sink as ``kind(settings, feed)``, with the sink's settings and the feed's name. Commands that
+    only look at a feed also create the sink, so its constructor must not need Spark or a server.
     """
 
     def begin(self, columns: StructType) -> None:
@@ -56,7 +56,7 @@ class KeepsEntries(Protocol):
     """A sink that stores ``batch.entry`` and the rows in one transaction, and so has every record once.
 
     ``write`` must fail and store nothing if the feed already has an entry with ``batch.number``: use a unique key of
-    feed and number. ``rows`` is None for an entry without rows, such as that of a driver that takes over the feed.
+    feed and number. ``rows`` is None for an entry without rows, such as the entry of a driver that takes over the feed.
     """
 
     def entries(self) -> Iterable[str]:
@@ -68,7 +68,7 @@ class ReadsRows(Protocol):
     """A sink with entries whose rows ``lakefeed verify --deep`` can compare with the ledger."""
 
     def read(self, columns: Sequence[str] | None) -> Any:
-        """Return these columns, or all for None, as a ``pyarrow.RecordBatchReader``. Called without Spark."""
+        """Return these columns (None: all columns) as a ``pyarrow.RecordBatchReader``. Called without Spark."""
 
 
 @runtime_checkable

@@ -34,12 +34,12 @@ task would have more than ``BYTES_A_TASK`` of changes, or more than ``STORED_ROW
 
 
 def deleting(changes: DataFrame) -> DataFrame:
-    """Replace null by false in the column that marks deletes; a transform may have made it from nullable columns."""
+    """Replace null by false in the column that marks deletes, because a transform may have computed a null."""
     return changes.withColumn(DELETED, sf.coalesce(sf.col(DELETED), sf.lit(False)))
 
 
 def counted_groups(groups: DataFrame, *, keys: Sequence[str], where: str, kind: str) -> int:
-    """Return the number of rows in a batch of groups; raise an error if a key has two. It names the sink's ``kind``."""
+    """Return the number of rows in a batch of groups; raise an error, which names ``kind``, if a key has two rows."""
     of_key = groups.groupBy(*(sf.col(name(key)) for key in keys)).agg(sf.count(sf.lit(1)).alias(_OF_KEY))
     [row] = of_key.agg(sf.coalesce(sf.sum(_OF_KEY), sf.lit(0)).alias("rows"), sf.max(_OF_KEY).alias("most")).collect()
     if (row["most"] or 0) > 1:
@@ -74,7 +74,7 @@ def shuffle_limit(session: SparkSession) -> int:
 def latest_per_key(
     changes: DataFrame, *, keys: Sequence[str], order_by: Sequence[str], kept: KeptValues | None = None
 ) -> DataFrame:
-    """Return the newest change of each key; its missing values come from older changes of the key. Add ``KEPT``."""
+    """Return each key's newest change, with missing values from the key's older changes; add the column ``KEPT``."""
     from pyspark.sql import Window
 
     of_key = Window.partitionBy(*(sf.col(name(key)) for key in keys))
@@ -86,7 +86,8 @@ def latest_per_key(
 
 
 def _order(order_by: Sequence[str]) -> Sequence[str]:
-    # The position decides between changes with the same values: the result must not depend on the order of arrival.
+    # The position decides between changes with the same values, because the result must not depend on the order of
+    # arrival.
     return (*order_by, *POSITION_COLUMNS) if order_by else (OFFSET,)
 
 
@@ -127,7 +128,7 @@ def summarize_changes(
     """Count the changes that ``shuffle_by_key`` returns, and find the bounds of the ``bounded`` keys, in one pass."""
     own = [sf.col(name(key)).alias(f"key_{at}") for at, key in enumerate(keys)]
     order = [sf.col(name(each)) for each in _order(order_by)]
-    # Compare hashes instead of structs: Spark aggregates numbers without sorting the rows.
+    # Compare hashes instead of structs, because Spark aggregates numbers without sorting the rows.
     place = sf.xxhash64(TOPIC, PARTITION)
     of_key = changes.groupBy(*own).agg(
         sf.count(sf.lit(1)).alias("changes"),
@@ -168,7 +169,7 @@ def _first_place(changes: DataFrame) -> str | None:
 
 
 def key_moved(table: str, message: str | None = None, *, orders: bool = True) -> ConfigError:
-    """Return the error for a key whose changes offsets cannot order."""
+    """Return the error for a key whose changes cannot be ordered by offsets."""
     return ConfigError(
         KEY_MOVED.removeprefix("lakefeed: ") + ", so offsets do not show which change is newer",
         where=f"table {table}{f'; {message}' if message else ''}",
@@ -200,7 +201,7 @@ def has_bounds(type_: DataType, stored: str) -> bool:
 
 
 def _ends(key: str, type_: DataType) -> tuple[Column, Column]:
-    """Return the smallest and the greatest value of a key; null if one of its texts is not ASCII.
+    """Return the smallest and the greatest value of a key column; null if a text in the column is not ASCII.
 
     Iceberg decodes the bounds of its files as UTF-8. If a bound is not UTF-8, only ASCII texts compare correctly.
     """

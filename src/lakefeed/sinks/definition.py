@@ -102,9 +102,9 @@ class Sink(RowSink, Protocol):
         """Commit a move of the feed; raise a ConfigError if the sink cannot be moved."""
 
     def begin(self, reread: Reread | None) -> None:
-        """Prepare for the first batch after the columns were changed; a sink that lags catches up here.
+        """Prepare for the first batch, after the columns have been changed; a sink that lags catches up here.
 
-        ``reread`` is None for a query with state: it cannot make rows from only some of the records.
+        ``reread`` is None for a query with state, which cannot make rows from only some of the records.
         """
 
     def files_of(self, batch_ids: Iterable[int]) -> int | None:
@@ -134,7 +134,7 @@ class LedgerTable(Sink, SchemaPlanner, Protocol):
     ledger: IcebergLedger
 
     def take_fence(self, suffix: str = "", *, prefix: str = "") -> str:
-        """Take the feed's fence, or with a suffix the separate fence of a backfill; it begins with ``prefix``."""
+        """Take the feed's fence, or with a suffix a backfill's separate fence; its name begins with ``prefix``."""
 
 
 class TablePublisher(Protocol):
@@ -149,7 +149,7 @@ class TablePublisher(Protocol):
         """Audit the table with the unpublished rows, and publish these if the audit passes."""
 
     def discard(self) -> None:
-        """Drop the unpublished rows, and move the feed back to their begin."""
+        """Drop the unpublished rows, and move the feed back to the first record of these rows."""
 
 
 class RealTimeSink(Sink, Protocol):
@@ -164,7 +164,7 @@ class RealTimeSink(Sink, Protocol):
 
 
 class StoredRows(Protocol):
-    """The rows of a feed's table, which are read without Spark; ``where`` is its location for error messages."""
+    """The rows of a feed's table, which are read without Spark; ``where`` is the table's location for messages."""
 
     @property
     def columns(self) -> set[str]: ...
@@ -212,8 +212,8 @@ class SinkContext:
         can_lag: whether the feed continues while the sink is unavailable.
         source: the Kafka source; None for another source.
         folder: the folder of the pipeline file.
-        is_transformed: whether a transform or an envelope makes the rows' columns; otherwise they are the decoded
-            records' fields.
+        is_transformed: whether a transform or an envelope makes the rows' columns; otherwise the columns are the
+            decoded records' fields.
         unavailable: the placeholder for values that an upsert leaves unchanged in the table.
     """
 
@@ -230,12 +230,12 @@ class SinkContext:
 
     @property
     def patience(self) -> float:
-        """Seconds to wait for an unavailable server; 0 if the feed continues without it."""
+        """Seconds to wait for an unavailable server; 0 if the feed continues without the sink."""
         return 0 if self.can_lag else PATIENCE_SECONDS
 
     @property
     def groups(self) -> bool:
-        """Return whether a query with state makes the rows: each is then the newest state of a group."""
+        """Return whether a query with state makes the rows: each row is then the newest state of a group."""
         return self.output_mode == "update"
 
 
@@ -285,7 +285,7 @@ class SinkDefinition(ABC, Generic[Settings]):
         )
 
     def check_settings(self) -> Iterator[Problem]:
-        """Find mistakes in settings that refer to something else, such as to a class; ask no server."""
+        """Find mistakes in settings that refer to something outside the file, such as to a class; ask no server."""
         return iter(())
 
     def check_rows(self, rows: DataFrame, *, stateful: bool) -> Iterator[Problem]:
@@ -307,7 +307,7 @@ class SinkDefinition(ABC, Generic[Settings]):
         return NotedSchema(noted, lambda rows: self.require_columns(spark, rows))
 
     def encoder_refusal(self, spark: SparkSession, rows: Callable[[], StructType | None]) -> str | None:
-        """Return why lakefeed's encoder of Parquet files does not write the rows; None if it writes them.
+        """Return why lakefeed's encoder of Parquet files cannot write the rows; None if it can write them.
 
         ``rows`` returns the rows' columns, for files and for a table that does not exist yet.
         """

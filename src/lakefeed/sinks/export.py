@@ -1,7 +1,7 @@
 """Writes the records of one ``lakefeed read``: to the terminal, to files below a path, or to a table without a feed.
 
-Guarantee: all or nothing. If a record stops the read, no row, file or table stays behind. It is not exactly-once over
-several reads: a second read writes its records again.
+Guarantee: all or nothing. If a record stops the read, no row, file or table stays behind. Several reads together are
+    not exactly-once: a second read writes the same records again.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Target(BaseSink, ABC):
 
 
 class ConsoleResult(Target):
-    """Collects rows for the terminal in the driver: at most ``limit`` rows, or all rows if it is None.
+    """Collects rows for the terminal in the driver: at most ``limit`` rows, or all rows if ``limit`` is None.
 
     With ``as_json``, a row is a JSON object as text, in the column ``row``; otherwise a row has its columns as texts.
     ``is_whole`` is False if there are more rows than ``limit``; then not all records were read.
@@ -85,7 +85,7 @@ class ConsoleResult(Target):
 class Files(Target):
     """Writes files below a path, local or ``s3a://``, in one job; ``append`` allows a path that already has files.
 
-    CSV files have a header; ``flat`` makes their columns.
+    CSV files have a header; ``flat`` converts columns that CSV cannot represent.
     """
 
     def __init__(self, spark: SparkSession, path: str, *, file_format: FileFormat, append: bool) -> None:
@@ -121,7 +121,7 @@ class Files(Target):
 class PlainTable(Target):
     """Writes an Iceberg table that belongs to no feed, in one commit.
 
-    ``append`` allows a table that already has rows; its columns then do not change.
+    ``append`` allows a table that already has rows; the table's columns then do not change.
     """
 
     def __init__(self, spark: SparkSession, name: str, *, append: bool) -> None:

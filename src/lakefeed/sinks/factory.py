@@ -2,12 +2,13 @@
 
 With several sinks, a batch is read, decoded and transformed once, and then written to all sinks.
 
-Guarantee: every sink has its own. The secondary sinks get a batch first, the feed's own sink last. So if the own sink
-has a batch, all others have it too, except sinks that lag. After a crash in between, Spark repeats the batch, and sinks
-with a ledger skip it.
+Guarantee: every sink keeps its own guarantee. The secondary sinks get a batch first, the feed's own sink last. So if
+the feed's own sink has a batch, all secondary sinks have the batch too, except sinks that lag. After a crash in
+between, Spark repeats the batch, and sinks with a ledger skip the batch.
 
-If a sink fails that may lag, the feed continues without it. Before the sink's next batch, or at the next start, the
-feed reads the records again from the position in the sink's ledger. This needs a ledger and a stateless transform.
+If a sink that may lag fails, the feed continues without this sink. Before the sink's next batch, or at the next start,
+the feed reads the records again from the position in the sink's ledger. Lagging needs a ledger and a stateless
+transform.
 """
 
 from __future__ import annotations
@@ -107,13 +108,13 @@ def _definition(
 
 @dataclass
 class SecondarySink:
-    """A sink in addition to the feed's own.
+    """A sink in addition to the feed's own sink.
 
     Attributes:
         can_lag: whether the feed continues without this sink when the sink fails.
         is_new: whether the sink has never had a batch; it then begins with the next batch.
         unavailable: the placeholder of values that only the feed's own sink has stored.
-        failure: the error for which the sink lags; None if it does not lag.
+        failure: the error that makes the sink lag; None if the sink does not lag.
     """
 
     name: str
@@ -200,7 +201,7 @@ class SecondarySink:
 
 
 class FanOutSink(BaseSink):
-    """The feed's own sink and the secondary sinks, as one; the own sink's ledger is the ledger of all."""
+    """The feed's own sink and the secondary sinks as one sink; its ledger is that of the feed's own sink."""
 
     def __init__(self, feed: str, main: Sink, sides: Sequence[SecondarySink], *, note: Callable[[str], None]) -> None:
         self._feed = feed
@@ -275,9 +276,9 @@ class FanOutSink(BaseSink):
                 sink.try_rows(rows, commit)
 
     def _try(self, side: SecondarySink, act: Callable[[], None]) -> None:
-        """Run ``act``; if it fails, let a sink that can lag wait.
+        """Run ``act``; if ``act`` fails, let a sink that can lag wait.
 
-        A new sink must not wait: it has no position from which it could catch up later.
+        A new sink must not wait, because it has no position from which it could catch up later.
         """
         before = side.failure
         try:

@@ -1,7 +1,8 @@
 """Writes files below a path with Spark's file sink, whose log ``_spark_metadata`` lists a batch's files exactly once.
 
 Guarantee: exactly-once for readers that use ``_spark_metadata``, as Spark does when it reads the root path. Other
-readers, also those of a table over the directories, see the files of failed attempts too. The log's only key is the
+    readers, also readers of a table over the directories, see the files of failed attempts too. The log's only key is
+    the
 batch id, so a path belongs to one checkpoint. A table of Spark or Hive over the directories gets new partitions after a
 batch; if a crash prevents this, the next start adds them.
 """
@@ -77,7 +78,7 @@ class FileStreamSink(BaseSink):
         self.ledger = BatchLog(sink.path, self._newest, move_hint=f"{hint}; or land the feed in an Iceberg table")
         self._table = None
         if isinstance(sink, FilesSinkConfig) and sink.table is not None:
-            # Name the database too: the pipeline may have a view with the name of the table.
+            # Name the database too, because the pipeline may have a view with the name of the table.
             name = sink.table if "." in sink.table else f"default.{sink.table}"
             self._table = PartitionedTable(spark, sink, name)
 
@@ -100,7 +101,7 @@ class FileStreamSink(BaseSink):
         return None if newest < 0 else newest
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
-        """Write the rows of one micro-batch and list their files; return None if the log already has the batch."""
+        """Write the rows of one micro-batch and log their files; return None if the log already has the batch."""
         if not isinstance(commit, Commit):
             raise ConfigError(
                 "a feed into files takes only whole batches, because its log counts batches",
@@ -135,11 +136,11 @@ class PartitionedTable:
         self._known: set[str] = set()
 
     def ensure(self, rows: StructType) -> None:
-        """Create the table for rows of this schema if it is missing, and add columns that it lacks."""
+        """Create the table for rows of this schema if it is missing, and add columns that the table lacks."""
         run(self._spark, f"CREATE DATABASE IF NOT EXISTS {quoted((self._namespace,))}")
         partitions = ", ".join(quoted((name,)) for name in self._sink.partition_by)
         partitioned_by = f"PARTITIONED BY ({partitions})" if partitions else ""
-        # The reader needs the writer's options too: the first line of a CSV file, for example, may be no row.
+        # The reader needs the writer's options too, because the first line of a CSV file, for example, may be a header.
         values, own = {"path": self._sink.path}, self._sink.writer_options()
         for at, (key, value) in enumerate(own.items()):
             values |= {f"key{at}": key, f"value{at}": value}

@@ -6,7 +6,7 @@ them:
 
 * ``lakefeed.batch``: ``query/number``, Spark's id of the query and Spark's number of the batch;
 * ``lakefeed.source``: ``topic/partition/offset`` of the row's record, if the row has it;
-* ``lakefeed.row``: if a record may make several rows, or is unknown: a number among the batch's equal rows.
+* ``lakefeed.row``: a number among the batch's equal rows, if a record may make several rows or is unknown.
 
 A reader only has to remember the newest batch, for two reasons. A batch begins only after the brokers have acknowledged
 the whole previous batch. A row always goes to the same partition: by its key, or without a key by its content.
@@ -44,7 +44,7 @@ from lakefeed.sinks.definition import Check, SinkDefinition, checked
 
 HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 BATCH, SOURCE, ROW = "lakefeed.batch", "lakefeed.source", "lakefeed.row"
-"""Headers; ``io.lakefeed.copies.OnceOnly`` reads them."""
+"""The names of headers that ``io.lakefeed.copies.OnceOnly`` reads."""
 _FRAMED: dict[str, Format] = {"avro": "confluent-avro", "protobuf": "confluent-protobuf", "json_schema": "json-schema"}
 _PLAIN: dict[str, Format] = {"avro": "avro", "protobuf": "protobuf", "json": "json"}
 
@@ -73,7 +73,8 @@ class KafkaDefinition(SinkDefinition[KafkaSinkConfig]):
         try:
             topics = _topics(producer_settings(self.settings, self.context.source))
         except ConfigError as error:
-            # Only a warning, as for the source: unlike the client here, Spark's client can read a Java key store.
+            # Only warn, as for the source, because Spark's client can read a Java key store, and the client here
+            # cannot.
             what = f"the topic cannot be looked up before the run: {error.what}"
             warning = Problem(what=what, key=f"{place}.topic", hint=error.hint, severity="warning")
             return [lambda: [warning]]
@@ -87,7 +88,8 @@ class KafkaDefinition(SinkDefinition[KafkaSinkConfig]):
         sink_topic = topics.describe(name)
         if source is None or not source.reads(name):
             return
-        # Different lists of brokers may belong to one cluster. Topic ids are unique across clusters.
+        # Different lists of brokers may belong to one cluster, so compare the topics' ids, which are unique across
+        # clusters.
         read = Topics(source.bootstrap_servers, options=source.client_options).describe_all([name]).get(name)
         if read is not None and read.topic_id == sink_topic.topic_id:
             raise ConfigError(
@@ -317,9 +319,9 @@ def producer_settings(sink: KafkaSinkConfig, source: KafkaSource | None) -> dict
 
 
 def source_options(source: KafkaSource) -> dict[str, str]:
-    """Return the client options of a source that a producer has too."""
+    """Return the client options of a source that are also options of a producer."""
     given = {key.removeprefix(PREFIX): _option_text(value) for key, value in source.client_options.items()}
-    # Also take the settings of a login that are in neither list, because a pipeline file must not contain them.
+    # Also take options in neither list: they are settings of a login, which a pipeline file must not contain.
     return {f"{PREFIX}{key}": text for key, text in given.items() if key in PRODUCER or key not in CONSUMER}
 
 

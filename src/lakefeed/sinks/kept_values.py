@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from pyspark.sql.window import WindowSpec
 
 KEPT = f"{OWN}_kept"
-"""Column of the newest changes: the numbers of the values that stay as they are stored, as ``,3,7,``."""
+"""The column of the newest changes with the numbers of the values that stay as they are stored: ``,3,7,``."""
 
 LACKING = f"{OWN}_lacking"
-"""Column: whether a change lacks a value that the stored row may have."""
+"""A boolean column: whether a change lacks a value that the stored row may have."""
 
 _VALUE = f"{OWN}_value"
 
@@ -39,7 +39,7 @@ class KeptValues:
 
     @classmethod
     def of(cls, unavailable: Unavailable | None, columns: StructType, *, keys: Collection[str]) -> KeptValues | None:
-        """Return the values that rows of these columns may lack; None if they cannot lack any."""
+        """Return the values that rows of these columns may lack; None if no value can be missing."""
         if unavailable is None:
             return None
         leaves = [
@@ -51,12 +51,12 @@ class KeptValues:
         return cls(unavailable, columns, leaves) if leaves else None
 
     def lacking(self) -> Column:
-        """Return a column: whether a change lacks a value. A delete lacks none."""
+        """Return a boolean column: whether a change lacks a value; false for deletes."""
         found = (sf.coalesce(leaf.lacking, sf.lit(False)) for leaf in self.leaves)
         return ~sf.col(DELETED) & reduce(or_, found)
 
     def newest(self, newest_first: WindowSpec) -> dict[str, Column]:
-        """Return columns with the newest value in a key's changes since its last delete, one column per value."""
+        """Return columns with the newest value in a key's changes since the key's last delete, one column per value."""
         whole = newest_first.rowsBetween(-(2**63), 2**63 - 1)
         found = {}
         for number, leaf in enumerate(self.leaves):

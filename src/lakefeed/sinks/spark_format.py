@@ -59,7 +59,7 @@ class MemoryView(PlainWriter):
                     where="sink.memory",
                     hint=f"name one of the rows' columns: {', '.join(columns.names)}",
                 )
-        # Earlier rows lack the columns that are new.
+        # Rows of earlier batches lack new columns, which become null.
         earlier = [row.asDict() for row in self._rows]
         self._rows = [Row(**{name: values.get(name) for name in columns.names}) for values in earlier]
         self._show(columns)
@@ -128,7 +128,7 @@ class FormatWriter(PlainWriter):
 
 
 def _require_plain_names(rows: StructType, *, where: str) -> None:
-    """Refuse column names with ``${…}``: Spark stores them in a Hadoop setting, and Hadoop would replace that."""
+    """Refuse names with ``${…}``: Spark puts names into a Hadoop setting, where Hadoop would replace ``${…}``."""
     if match := re.search(r'"name":"([^"]*\$\{[^"]*)"', rows.json()):
         raise SchemaUnusable(
             f"Hadoop would replace ${{…}} in the name of the column '{match[1]}' by one of its settings or variables",

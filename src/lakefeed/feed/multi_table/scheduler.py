@@ -1,8 +1,8 @@
 """Schedules the tables of a job: in every round, all tables with new records write their next batch.
 
-One streaming query for all tables would not do, for three reasons. Spark divides a query's limit by lag, so a busy
-topic leaves almost nothing to a quiet topic. One table that cannot be written ends the query. A checkpoint for all
-tables has less information than the tables' own ledgers.
+One streaming query for all tables would not do, for three reasons. Spark divides a query's limit of records by lag, so
+a busy topic leaves almost nothing to a quiet topic. One table that cannot be written ends the query. A checkpoint for
+all tables has less information than the tables' own ledgers.
 
 Several threads with separate sessions write tables at the same time. A batch changes its session: it creates temporary
 views for the transform and for the MERGE, and sets ANSI mode to resolve rules. In one session, two topics' batches
@@ -107,7 +107,7 @@ class MultiTableScheduler:
         self._outage = Outage(stop=options.stop, monitor=options.monitor, say=options.on_note)
 
     def run(self, *, on_batch: Callable[[FinishedBatch], None]) -> None:
-        """Run rounds until stopped; with ``once``, until all tables have the records of the start or have failed.
+        """Run rounds until stopped; with ``once``, until every table has the records of the start or has failed.
 
         Raises:
             LakefeedError: a table with ``on_failure: fail`` has failed, or no broker has answered for minutes.
@@ -190,7 +190,7 @@ class MultiTableScheduler:
         self._looked_at = time.monotonic()
 
     def _has_begun(self, topics: Sequence[str]) -> bool:
-        """Return whether a table has rows already: then the topics without rows start where ``new_topics`` says."""
+        """Return whether any topic's table has rows; if so, topics without rows start where ``new_topics`` says."""
         if self._source.new_topics == self._source.start:
             return False  # Both settings are the same, so do not ask the tables.
         return any(is_begun(self._feed.for_topic(topic), self._spark) for topic in topics)
@@ -211,7 +211,7 @@ class MultiTableScheduler:
         def step(table: TableTask) -> tuple[str, BatchResult | None, str | None]:
             return table.topic, *table.step(topics[table.topic], limit=self._limit)
 
-        # The tables of one session write one by one.
+        # Tables with the same session write one by one, because a session has one thread.
         due = self._due(topics)
         begun = [self._threads[number % len(self._threads)].submit(step, table) for number, table in due]
         try:

@@ -73,13 +73,13 @@ def next_ranges(
 
 
 class Taken(Generic[Part]):
-    """The tables of a job's topics; ``Part`` is the object that stands for a topic."""
+    """Finds topics of a job that would share a table; a ``Part`` is the object that stands for a topic."""
 
     def __init__(self) -> None:
         self._at: dict[str, list[tuple[Place, Part]]] = defaultdict(list)
 
     def take(self, topic: str, config: PipelineConfig, part: Part) -> tuple[Part, str] | None:
-        """Register a topic's tables; if another topic has one of them, return that topic's part and the table."""
+        """Register a topic's tables; if another topic has one of them, return the other topic's part and the table."""
         clash = None
         for place in tables_of_topic(topic, config):
             there = self._at[place.name]
@@ -106,7 +106,7 @@ def is_begun(feed: Feed, spark: SparkSession) -> bool:
 def require_own(position: Position | None, topic: str, table: str) -> None:
     """Raise an error if the table's ledger has offsets of another topic under the same feed name.
 
-    The feed name of a topic has '_' for other characters, so two topics can have the same feed name.
+    The feed name of a topic has '_' in place of special characters, so two topics can have the same feed name.
     """
     if position is not None and position.ranges.ranges and not has_landed(position, topic):
         raise shares_a_table(position.ranges.ranges[0].topic, topic, table)
@@ -152,7 +152,7 @@ class TableTask:
     _created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     _retry_at: float = 0.0
     _unanswered_since: float | None = None
-    """When a server stopped answering that had answered correctly before; None while all servers answer."""
+    """The time when a server that had answered before stopped answering; None while all servers answer."""
     _waiting_since: float | None = None
     _batch_id: int = 0
 
@@ -254,7 +254,7 @@ class TableTask:
         return result
 
     def _begin(self, topic: TopicDescription) -> BatchWriter:
-        """Open the table and return its writer, when the topic has records: opening thousands of tables takes long."""
+        """Open the table and return its writer; called late, because opening thousands of tables takes long."""
         require_fit(self.feed.config)
         self.feed.require_stateless(self.spark)
         sink = self.feed.ledger_table(self.spark)
@@ -289,20 +289,20 @@ class TableTask:
         return first_offsets(self.feed.config.kafka, {self.topic: topic}, now=self._created_at)
 
     def _began_together(self) -> bool:
-        """Return whether another driver started just before this one; this driver then tries again and replaces it."""
+        """Return whether a driver that started just before this driver has the table; this driver then retakes it."""
         if self._writer is None or self.batches or datetime.now(UTC) - self._created_at > TOGETHER:
             return False
         return is_of_earlier_driver(self._writer.sink.fence_taken(), self._writer.fence)
 
     def _is_outage(self, error: LakefeedError) -> bool:
-        """Return whether the error is an outage and no mistake in the file, because the server has answered before."""
+        """Return whether the error is an outage: the server has answered before, so the file is not the cause."""
         if isinstance(error, BrokerUnreachable) or self.batches:
             return True
         # Batches of other tables only prove that the server is the right one, not that it grants access to this table.
         return isinstance(error, Unreachable) and self.has_answered()
 
     def _fail(self, error: LakefeedError) -> str:
-        """Pause or stop the table; return a message for the user, empty if it is the same failure as before."""
+        """Pause or stop the table; return a message for the user, empty if the last attempt failed the same way."""
         if not error.passes:
             self._unanswered_since = None
         elif self._unanswered_since is None and self._is_outage(error):

@@ -39,7 +39,7 @@ def avro_schema_of(
         subject: the subject of the id, for a registry with several contexts.
 
     Raises:
-        ResourceMissing: the registry does not have the id, or a schema that this one refers to.
+        ResourceMissing: the registry does not have the id, or a schema that the schema refers to.
         SchemaIncompatible: the schema has another kind, is unreadable, describes no record, or lacks the message.
         Unreachable: the registry does not answer.
     """
@@ -71,10 +71,10 @@ def table_schema(
 def usable_versions(
     spark: SparkSession | None, client: SchemaRegistry, subject: str, *, block: str, message: str | None = None
 ) -> Iterator[tuple[RegisteredSchema, str, list[str]]]:
-    """Yield the versions of a subject that can become a table, newest first; without any, raise the newest's error.
+    """Yield a subject's versions that can become a table, newest first; if none can, raise the newest version's error.
 
-    Each comes with its Avro schema and with the errors of newer versions that cannot be used. If ``spark`` is None,
-    Protobuf is not translated.
+    A version comes with its Avro schema, and with the errors of newer versions that cannot be used. If ``spark`` is
+    None, Protobuf is not translated.
     """
     refused: list[LakefeedError] = []
     is_usable = False

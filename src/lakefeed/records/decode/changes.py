@@ -24,7 +24,7 @@ OP = "debezium_op"
 """The column with the operation: c, r (read by a snapshot), u or d."""
 
 TS_MS = "debezium_ts_ms"
-"""The column with the time of the change in the database, or if unknown in the connector, in ms since 1970."""
+"""The column with the time of the change, in ms since 1970, by the database's clock or else the connector's."""
 
 OWN_KEY = f"{OWN}_key"
 """The column with the decoded key, beside the value's fields."""
@@ -99,7 +99,7 @@ def _after(event: StructType) -> StructType:
 
 
 def why_no_rows(values: StructType) -> ConfigError | None:
-    """Return the error of ``unwrap`` for events of this type; None if it can unwrap them."""
+    """Return the error of ``unwrap`` for events of this type; None if ``unwrap`` raises none."""
     try:
         _after(_events(values))
     except ConfigError as error:
@@ -113,7 +113,7 @@ def _events(values: StructType) -> StructType:
 
 
 def row_type(event: StructType) -> StructType:
-    """Return the columns after ``unwrap``; the type itself if these are no events."""
+    """Return the type of the rows that ``unwrap`` makes of ``event``; ``event`` itself if it is no type of events."""
     if "after" not in event.names or not isinstance(event["after"].dataType, t.StructType):
         return event
     added = [t.StructField(OP, t.StringType()), t.StructField(TS_MS, t.LongType())]

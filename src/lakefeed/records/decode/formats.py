@@ -34,7 +34,7 @@ def decoded(records: DataFrame, spec: DecodeSpec, *, key: DecodeSpec | None = No
     Args:
         records: have the column ``value`` (bytes), as from Spark's Kafka source.
         spec: the encoding of the values.
-        key: the encoding of the keys (column ``key``). It adds the column ``decoded_key``; an unreadable key is an
+        key: the encoding of the keys (column ``key``). Keys add the column ``decoded_key``; an unreadable key is an
             error of its record.
 
     Raises:

@@ -1,10 +1,10 @@
 """Translates a JSON Schema of drafts 4 to 2020-12 to the Avro schema of the rows.
 
-A value without a fixed type becomes text with its JSON: a choice between types, an object without known fields, a
-schema inside itself.
+A value without a fixed type becomes text with its JSON: a value of several types, an object without known fields, or an
+object whose schema contains itself.
 
-A place of the schema has several parts, because ``$ref`` and ``allOf`` add schemas to it; a value has to meet all
-parts. ``SchemaDocuments`` has already checked that all keywords have values of the right types.
+A place of the schema has several parts, because ``$ref`` and ``allOf`` add schemas to the place; a value has to meet
+all parts. ``SchemaDocuments`` has already checked that all keywords have values of the right types.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SINGLE: dict[str, Any] = {"integer": "long", "number": "double", "boolean": "bo
 _CHOICES = ("oneOf", "anyOf")
 _MOST_STEPS = 5 * MOST_COLUMNS
 _LONGEST_RECORD_NAME = 200
-# These keywords say nothing about values: a schema with only them allows all types.
+# These keywords say nothing about values: a schema with only these keywords allows all types.
 _SILENT = {"title", "description", "default", "examples", "$comment", "deprecated", "readOnly", "writeOnly"}
 
 _Part: TypeAlias = tuple[Any, Resolver]
@@ -76,8 +76,8 @@ class _Place:
 def avro_schema(text: str, references: Mapping[str, str] | None = None, *, name: str = "Value") -> str:
     """Translate a JSON Schema of objects to an Avro record schema (JSON).
 
-    A field is nullable with the default null, unless the property is required and cannot be null. It has the property's
-    name, even if Avro does not allow the name; only the empty name becomes ``_``.
+    A field is nullable with the default null, unless the property is required and cannot be null. The field has the
+    property's name, even if Avro does not allow the name; only the empty name becomes ``_``.
 
     Raises:
         ConfigError: this is no JSON Schema of an object, a ``$ref`` has no target, or there are over 10,000 columns.
@@ -230,8 +230,8 @@ class _Translation:
     def _sometimes(self, place: _Place) -> dict[str, list[_Part] | None]:
         """Return the properties that choices and conditions add to an object; None for a property of any type.
 
-        A property that only some choices describe can have any type in objects of the others, unless these forbid
-        ``additionalProperties``.
+        A property that only some choices describe can have any type in objects of the other choices, unless the other
+        choices forbid ``additionalProperties``.
         """
         added: dict[str, list[_Part] | None] = {}
         visited: set[int] = set()
@@ -306,7 +306,7 @@ def _properties(parts: Iterable[_Part]) -> dict[str, list[_Part]]:
 
 
 def _choices_of(part: _Part) -> Iterator[list[_Part]]:
-    """Yield the schemas of each choice and condition in a part; a value meets at least one schema of each."""
+    """Yield a list of schemas for each choice and condition in a part; a value meets at least one schema of a list."""
     schema, resolver = part
     yield from _alternatives(part)
     several = [[schema.get("then", {}), schema.get("else", {})]] if "then" in schema or "else" in schema else []
@@ -336,7 +336,7 @@ def _kinds(schemas: Iterable[Mapping[str, Any]]) -> tuple[set[str] | None, bool]
 
 
 def _allowed(schema: Mapping[str, Any]) -> set[str] | None:
-    """Return the types that a schema allows (None for any type); with number, integer is also in the set."""
+    """Return the types that a schema allows (None for any type); a set with number also has integer."""
     kinds: set[str] = set(TYPES)
     if "type" in schema:
         kinds &= {schema["type"]} if isinstance(schema["type"], str) else set(schema["type"])

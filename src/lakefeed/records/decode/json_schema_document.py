@@ -23,7 +23,7 @@ MALFORMED = "correct the schema and register it again"
 TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _LEGACY = (DRAFT3, DRAFT4, DRAFT6, DRAFT7)
-# Only later drafts have these keywords, which show the draft of a schema without ``$schema``.
+# Only drafts after draft 7 have these keywords, which show the draft of a schema without ``$schema``.
 _LATER = ("$defs", "$anchor", "$dynamicAnchor", "$dynamicRef", "prefixItems", "unevaluatedProperties")
 _MAPS = ("properties", "patternProperties", "definitions", "$defs", "dependentSchemas")
 _LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
@@ -49,7 +49,7 @@ class Pointer:
 
     steps: tuple[str, ...] = ()
     level: int = 0
-    """The number of schemas around this one."""
+    """The number of schemas around the schema at this place."""
 
     def below(self, *steps: str) -> Pointer:
         return Pointer((*self.steps, *steps), self.level + 1)
@@ -117,7 +117,7 @@ class SchemaDocuments:
         return specification.create_resource(document)
 
     def _retrieve(self, uri: str) -> Resource[Any]:
-        """Return the document whose path ends like an address that names no document exactly."""
+        """Return the document whose path shares the longest end with ``uri``, which names no document exactly."""
 
         def same(key: str) -> int:
             return sum(1 for _ in takewhile(lambda two: two[0] == two[1], zip(_path(uri), _path(key), strict=False)))
@@ -147,7 +147,7 @@ def _read(text: str, what: str) -> dict[str, Any]:
 
 
 def _specification(document: Mapping[str, Any], schemas: Iterable[Mapping[str, Any]]) -> Specification[Any]:
-    """Return the draft that a document declares, or else the oldest draft that has all its keywords."""
+    """Return the draft that a document declares, or else the oldest draft with all keywords of the document."""
     declared = document.get("$schema")
     if isinstance(declared, str):
         return specification_with(declared, default=DRAFT202012)

@@ -25,7 +25,7 @@ class ReadingPlan(NamedTuple):
 
     format: Format
     name: str
-    """Unique among the plans of a topic."""
+    """The plan's name, which is unique among the plans of a topic."""
     skip: int = 0
     """The number of bytes before the data."""
     schema_id: int | None = None

@@ -61,7 +61,7 @@ class SchemaText:
     Attributes:
         text: the schema; an Avro schema also contains the types of the schemas that it refers to.
         kind: ``AVRO``, ``PROTOBUF`` or ``JSON``.
-        references: all schemas that it refers to, directly or indirectly, dependencies first.
+        references: all schemas that the schema refers to, directly or indirectly, dependencies first.
     """
 
     text: str
@@ -123,7 +123,7 @@ class SchemaRegistry:
         return cls(settings.url, username=settings.username, password=settings.password, token=_token_of(settings))
 
     def latest(self, subject: str, *, block: str | None = None, version: int | None = None) -> RegisteredSchema:
-        """Return the newest version of a subject, or the given one; refuse a kind that the block does not decode."""
+        """Return a version of a subject, by default the newest; refuse a schema that ``block`` does not decode."""
         with self._failures(f"subject {subject}"):
             schema = self._version(subject, str(version or "latest"))
         if block is not None and schema.kind != KINDS[block]:
@@ -134,7 +134,7 @@ class SchemaRegistry:
         return schema
 
     def versions(self, subject: str) -> list[RegisteredSchema]:
-        """Return the versions of a subject, oldest first; without deleted versions, as in all methods."""
+        """Return the versions of a subject, oldest first. No method returns deleted versions."""
         with self._failures(f"subject {subject}"):
             return [self._version(subject, str(number)) for number in self.version_numbers(subject)]
 
@@ -164,7 +164,7 @@ class SchemaRegistry:
     def register(
         self, subject: str, text: str, *, kind: str = "AVRO", references: Sequence[ReferredSchema] = ()
     ) -> int:
-        """Register a schema as the next version of ``subject``, unless a version has it already; return its id."""
+        """Register a schema as ``subject``'s next version, unless it is a version already; return the schema's id."""
         document: dict[str, Any] = {"schema": text}
         if kind != "AVRO":
             document["schemaType"] = kind
@@ -199,7 +199,7 @@ class SchemaRegistry:
     def _referred(
         self, answer: Mapping[str, Any], visited: set[tuple[str, int]], depth: int, context: str
     ) -> Iterator[ReferredSchema]:
-        """Yield all schemas that a schema refers to, dependencies first. The JVM's decoder has the same limits."""
+        """Yield all schemas that a schema refers to, dependencies first; the limits are those of the JVM's decoder."""
         if depth > DEEPEST_REFERENCE or len(visited) > MOST_REFERENCES:
             raise ConfigError(
                 f"the schema refers to more than {MOST_REFERENCES:,} other schemas, or its references form a chain of "
@@ -225,7 +225,7 @@ class SchemaRegistry:
         document: Mapping[str, Any] | None = None,
         query: Mapping[str, str] | None = None,
     ) -> T:
-        """Return the JSON of the answer. If no address answers, try all of them a second time after a moment."""
+        """Return the JSON of the registry's answer. If no address answers, try all addresses once more, a bit later."""
         if "authorization" not in self._headers:
             self._log_in()
         tail = "/".join(["", *(quote(part, safe="") for part in path)]) + (f"?{urlencode(query)}" if query else "")
@@ -374,7 +374,7 @@ def _names(schema: dict[str, Any], namespace: str) -> tuple[str, str]:
 
 
 def _collect(schema: Any, namespace: str, definitions: dict[str, Any]) -> None:
-    """Add all named types to ``definitions`` by full name; give each a namespace of its own."""
+    """Add a schema's named types to ``definitions`` by full name, each with an explicit namespace."""
     if isinstance(schema, list):
         for branch in schema:
             _collect(branch, namespace, definitions)

@@ -40,10 +40,10 @@ class Unavailable:
 
     placeholder: str
     then: OnUnavailable = "set_null"
-    """What becomes of a missing value that the sink cannot read from its stored row."""
+    """The treatment of a missing value that the sink cannot read from the stored row."""
 
     def is_placeholder(self, column: Column, type_: DataType) -> Column | None:
-        """Return the condition that a value is the placeholder; None if no value of the type is."""
+        """Return the condition that a value is the placeholder; None if no value of the type can be the placeholder."""
         data = self.placeholder.encode()
         match type_:
             case t.StringType():
@@ -117,7 +117,7 @@ class Unavailable:
         return None if lacking is None else sf.when(lacking, sf.lit(None)).otherwise(column)
 
     def _texts(self) -> set[str]:
-        """Return all texts for the placeholder: itself, its encoded bytes, and JSON of an array or a map with it."""
+        """Return all texts that mean the placeholder: itself, its bytes encoded, and a JSON array or map around it."""
         own, data = self.placeholder, self.placeholder.encode()
         coded = {base64.b64encode(data).decode(), base64.urlsafe_b64encode(data).decode(), data.hex()}
         return {own, *coded, *(json.dumps(each, separators=(",", ":")) for each in ([own], {own: own}))}

@@ -122,7 +122,8 @@ def classify(decoded_records: DataFrame, policy: RecordPolicy, *, keep: Sequence
     )
     if policy.deletes is not None:
         rows = with_deleted(rows, policy.deletes, null_value=sf.col(f"{RECORD}.null_value"))
-    # Without ANSI mode, a rule such as 1/0 > 2 is null, which only this record breaks; in ANSI mode it stops the job.
+    # Without ANSI mode, a rule such as 1/0 > 2 is null, so only this record breaks the rule; in ANSI mode, the division
+    # would stop the job.
     with spark_setting(rows.sparkSession, _ANSI, "false"):
         reason, verdict = _verdict(rows, policy)
         with_verdict = sf.struct(
@@ -171,7 +172,7 @@ def _error(policy: RecordPolicy, *, bad_timestamps: bool) -> Column:
     error = sf.col("decoded.error")
     for schema_id, why in policy.refused_schemas.items():
         refused = sf.col("decoded.schema_id") == schema_id
-        # Replace an error of decoding, too: the value may have been decoded by another schema.
+        # Replace an error of decoding, too, because the value may have been decoded by another schema.
         has_reason = sf.coalesce(error.contains(why), sf.lit(False))
         error = sf.when(refused & ~has_reason, sf.lit(f"schema id {schema_id}: {why}")).otherwise(error)
     if bad_timestamps:
@@ -217,7 +218,7 @@ def _verdict(rows: DataFrame, policy: RecordPolicy) -> tuple[Column, Column]:
     reason = reason.when(keyless.isNotNull(), keyless)
     verdict = verdict.when(keyless.isNotNull(), VERDICTS[policy.on_error]).otherwise(ROW)
     if COPY in rows.select(f"{RECORD}.record.*").columns:
-        # Skip only rows: a later search for a batch's dead letters does not recognize copies.
+        # Skip only rows, because a later search for a batch's dead letters does not recognize copies.
         verdict = sf.when(sf.col(f"{RECORD}.record.{COPY}") & (verdict == ROW), SKIPPED).otherwise(verdict)
     return reason.otherwise(sf.lit(None)).cast("string"), verdict
 

@@ -45,7 +45,7 @@ def _message(columns: StructType, name: str, *, indent: str) -> str:
 
 
 def _proto_type(type_: DataType, column: str, nested: str, indent: str) -> tuple[str, str]:
-    """Return the Protobuf type of a column, and the definition of its message if it is one."""
+    """Return the Protobuf type of a column, and the definition of the message if the type is a message."""
     if isinstance(type_, t.StructType):
         return nested, _message(type_, nested, indent=indent)
     if isinstance(type_, t.ArrayType) and not isinstance(type_.elementType, t.ArrayType | t.MapType):
@@ -66,7 +66,7 @@ def _proto_type(type_: DataType, column: str, nested: str, indent: str) -> tuple
 
 
 def json_schema(columns: StructType, *, name: str) -> str:
-    """Return a JSON Schema of an object with these columns, which allows more properties, for later versions.
+    """Return a JSON Schema of an object with these columns; it allows other properties, for later versions.
 
     Columns that are not nullable are required.
     """

@@ -69,7 +69,7 @@ class Encoding:
 
 
 class EncodingSettings(TypedDict, total=False):
-    """The arguments of :func:`settle`, by which editors complete and check those of :func:`to_records`."""
+    """The arguments of :func:`settle`, by which editors complete and check the arguments of :func:`to_records`."""
 
     format: Format
     topic: Required[str]
@@ -162,11 +162,13 @@ def settle(
             latest = registry.latest(default)
         if latest is not None:
             _require_kind(f"the schema of subject {default}", latest, kind)
-            # If the rows do not fit, register their own schema: the registry checks that it is compatible.
+            # If the rows do not fit, register a schema derived from the rows; the registry checks that it is
+            # compatible.
             with suppress(ConfigError):
                 known = Encoding(format=format, schema=fitting(latest), written=latest, message=message)
                 return replace(known, subject=default, schema_id=latest.schema_id)
-    # Do not translate the rows' own JSON Schema: it fits them, but Avro does not allow some of its names and numbers.
+    # Do not translate a JSON Schema derived from the rows: the rows fit it anyway, but Avro does not allow some of its
+    # names and numbers.
     fits_as_it_is = schema is None and kind == "JSON"
     if schema is None:
         schema = SchemaText(text=_derived(rows, kind, name), kind=kind)
@@ -188,8 +190,8 @@ def encoded(
 ) -> DataFrame:
     """Encode rows with the result of :func:`settle`; see :func:`to_records`."""
     if len(rows.columns) > _MOST_COMPILED_AS_A_WHOLE:
-        # Compute the columns in a projection of their own, because Janino would compile one method for all code for
-        # minutes. Spark does not merge this projection with the next one, because it is not deterministic.
+        # Compute the columns in a separate projection, because Janino would compile all code as one method for minutes.
+        # Spark does not merge two projections if one of them is not deterministic.
         first = rows.columns[0]
         rows = rows.withColumn(first, sf.when(sf.spark_partition_id() >= 0, sf.col(quoted((first,)))))
     record = [value_of(rows, encoding, key=key).alias("value")]

@@ -1,4 +1,4 @@
-"""Avro schemas as a graph that can be merged: a mapping has the named types, and every use of a type refers to it.
+"""Avro schemas as graphs that can be merged: one mapping has the named types, and their uses refer to its entries.
 
 Terms and rules: https://avro.apache.org/docs/1.12.0/specification/
 """
@@ -32,7 +32,8 @@ MOST_COLUMNS = 10_000
 DEEPEST = 100
 """The maximum number of records, arrays, maps and unions inside each other."""
 _SHORTEST_LIST = 5
-# Avro's resolution reads values of a type as these types. Iceberg can change a column's type only as in _WIDENS.
+# Avro's resolution reads values of the type on the left as the types on the right. Iceberg can change a column's type
+# only as in _WIDENS.
 _READS = {
     "int": {"long", "float", "double"},
     "long": {"float", "double"},
@@ -125,7 +126,7 @@ class AvroSchema:
 
     @property
     def record(self) -> Named:
-        """The outermost record, of a schema from ``parse``, which refuses other types."""
+        """The outermost record; ``parse`` refuses a schema without an outermost record."""
         assert isinstance(self.root, Ref)
         return self.look_up(self.root)
 

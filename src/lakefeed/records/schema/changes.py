@@ -73,7 +73,7 @@ class Entry:
 
     at: datetime
     schema_id: int | None
-    """None for the table's first columns, and if the id is unknown."""
+    """The id of the merged schema; None for the table's first columns, or if the id is unknown."""
     changes: tuple[Change, ...]
 
     def as_dict(self) -> dict[str, Any]:
@@ -113,7 +113,7 @@ def read_ids(properties: Mapping[str, str]) -> frozenset[int]:
 def history_properties(
     properties: Mapping[str, str], entries: Iterable[Entry], *, ids: Iterable[int] = ()
 ) -> dict[str, str]:
-    """Return the properties that change by new entries (oldest first) and newly merged ids, with their new values.
+    """Return the new values of the properties that new entries (oldest first) and newly merged ids change.
 
     The history omits entries without changes.
     """
@@ -152,8 +152,8 @@ def _broken(key: str, error: Exception) -> ConfigError:
 def renames(text: str) -> tuple[Change, ...]:
     """Return the renames that a schema's aliases show, outer fields first.
 
-    By them, ``ddl.statements`` finds columns that still have an older name, for example after a crash between the
-    changes of the schema and of the table.
+    By these renames, ``ddl.statements`` finds columns that still have an older name, for example after a crash between
+    the changes of the schema and of the table.
     """
     schema = parse(text)
     columns = ((path, field) for path, field in walk(schema, schema.root) if field is not None)

@@ -38,7 +38,7 @@ def statements(
     grow: bool = True,
     defaults: Mapping[str, tuple[str, str]] | None = None,
 ) -> tuple[str, ...]:
-    """Return the statements that make the table accept rows of type ``want``; empty if it already does.
+    """Return the statements that make the table accept rows of type ``want``; empty if it accepts them already.
 
     A column that the rows lack stays and becomes optional. Names are compared without case, as in Spark.
 
@@ -172,7 +172,7 @@ def _promotes(have: DataType, want: DataType) -> bool:
 def find_renames(
     have: StructType, want: StructType, changes: Sequence[Change]
 ) -> tuple[list[tuple[Path, str]], StructType]:
-    """Return the renames (path, new name) that apply to the table and the rows, and the table's columns after them."""
+    """Return the renames (path, new name) that apply to table and rows, and the table's columns after the renames."""
     have = deepcopy(have)
     applied = []
     renames = [change for change in changes if change.kind == "renamed"]

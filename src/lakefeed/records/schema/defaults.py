@@ -1,4 +1,4 @@
-"""Writes defaults of Avro fields in SQL, so that a new column has them in the table's existing rows."""
+"""Writes defaults of Avro fields in SQL, so that existing rows of the table have the default in a new column."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ def same_type(have: DataType, want: DataType) -> bool:
 
 
 def find_field(struct: StructType, name: str) -> StructField | None:
-    """Return the field of that name without regard to case, if any."""
+    """Return the field called ``name``, without regard to case; None if there is no such field."""
     return by_name(struct).get(name.lower())
 
 

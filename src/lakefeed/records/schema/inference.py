@@ -22,7 +22,7 @@ _LONG = range(-(2**63), 2**63)
 _DECIMAL = range(-(10**38) + 1, 10**38)
 _LONGEST_NAME = 200
 _DEEPEST = DEEPEST - 2
-"""The deepest level of a value. The record and the text with deeper values are levels of the schema, too."""
+"""The deepest level of a value. The schema has two more levels: the record, and the text with deeper values."""
 _AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KINDS = {type(None): "null", bool: "boolean", float: "double", str: "string", list: "array", dict: "object"}
 _DECIMAL_TYPE = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 0}
@@ -58,14 +58,15 @@ def infer_schema(values: Iterable[bytes], *, name: str = "Value") -> InferredSch
     """Guess the schema of JSON objects: a field has the type of most of its values.
 
     If a field has whole and other numbers, it becomes a double. Any other difference of types is a conflict: the schema
-    cannot decode these records, so they become dead letters. More than 10,000 different fields are a ConfigError.
+    cannot decode the records with the rarer types, so they become dead letters. More than 10,000 different fields are a
+    ConfigError.
     """
     sample, records = _Sample(), 0
     broken: Counter[str] = Counter()
     for value in values:
         records += 1
         try:
-            # Decode the bytes before, because json.loads also accepts UTF-16.
+            # Decode the bytes as UTF-8 here, because json.loads also accepts UTF-16.
             document = json.loads(value.decode("utf-8-sig"), object_pairs_hook=_fields, parse_constant=_no_constant)
         except (ValueError, RecursionError) as error:
             broken[str(error) if isinstance(error, _DuplicateError) else "no JSON in UTF-8"] += 1

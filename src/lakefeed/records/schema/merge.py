@@ -1,4 +1,4 @@
-"""Merges a writer's schema into the reader's schema: the result reads the records of both.
+"""Merges a writer's schema into the reader's schema: the result reads the records of both schemas.
 
 The result is the smallest such schema. So a second merge changes nothing, and compatible versions may be merged in any
 order. The order affects only defaults and the order of a union's members, which stay as in the earlier schema.
@@ -52,8 +52,9 @@ class SchemaMerge:
     """The result of a merge.
 
     Attributes:
-        schema: the new reader's schema (Avro JSON), which reads the records of both.
-        changes: the changes of the reader's schema; empty if it has only new aliases, which do not change the table.
+        schema: the new reader's schema (Avro JSON), which reads the records of both schemas.
+        changes: the changes of the reader's schema; empty if ``schema`` only has new aliases, which do not change the
+            table.
         left_out: the additions and renames of the writer that ``schema`` lacks because of ``grow=False``.
     """
 
@@ -65,16 +66,17 @@ class SchemaMerge:
 def merge_schemas(reader: str, writer: str, *, grow: bool = True, times_are_numbers: bool = True) -> SchemaMerge:
     """Merge a writer's schema into the reader's schema.
 
-    A field that only one of them has keeps its default; without a default, it becomes nullable with the default null.
-    Types are widened as far as both Avro's resolution and Iceberg's columns allow.
+    A field that only one of the two schemas has keeps its default; without a default, it becomes nullable with the
+    default null. Types are widened as far as both Avro's resolution and Iceberg's columns allow.
 
     Args:
-        reader: an Avro record schema (JSON), like ``writer``; its text stays unchanged if it already reads the records.
+        reader: an Avro record schema (JSON), like ``writer``; its text stays unchanged if it already reads the writer's
+            records.
         grow: False omits new fields and keeps the reader's names of renamed fields.
         times_are_numbers: whether a time is encoded as a number, as in Avro, so that a column can have both.
 
     Raises:
-        SchemaIncompatible: no schema reads both; the error names the path and both types.
+        SchemaIncompatible: no schema reads the records of both schemas; the error names the path and both types.
         ConfigError: one of the two schemas is no Avro record schema.
     """
     before = parse(reader)
@@ -111,7 +113,8 @@ class _Merge:
         for key, named in reader.types.items():
             for name in (named.name, *named.aliases):
                 other = writer.types.get(_WRITER + name)
-                # Types of one name match at any place. An alias matches only if the writer has no type of the name.
+                # Types with the same name match at any place. An alias matches only if the writer has no type with the
+                # reader's own name.
                 apart = _WRITER + named.name in writer.types
                 if other is not None and (name == named.name or (other.kind == named.kind and not apart)):
                     self._pairs.append((Ref(key), Ref(_WRITER + name), short_name(name)))
@@ -226,7 +229,7 @@ class _Merge:
         return type(ours) is type(other) and type_kind(ours) == type_kind(other)
 
     def _is_only_one(self, ours: Type, other: Type, *unions: tuple[Type, ...]) -> bool:
-        """Return whether both are records and their unions have no other record; likewise for enum and fixed."""
+        """Return whether both types are records, and the only ones of their unions; likewise for enum and fixed."""
         if not isinstance(ours, Ref) or not isinstance(other, Ref):
             return False
         kind = self._look_up(ours).kind
@@ -321,7 +324,7 @@ def _is_plain(type_: Type) -> bool:
 
 
 def _pair_fields(ours: list[Field], others: list[Field]) -> tuple[list[tuple[Field, Field]], list[Field], list[Field]]:
-    """Pair the fields by name, by our aliases and by their aliases; also return our and their fields without a pair."""
+    """Pair the fields by name and by the aliases of both sides; also return the unpaired fields of each side."""
     mine = {field.name: field for field in ours}
     theirs = {field.name: field for field in others}
     pairs = [(mine.pop(name), theirs.pop(name)) for name in [*theirs] if name in mine]

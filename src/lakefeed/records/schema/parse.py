@@ -1,7 +1,7 @@
-"""Reads Avro schemas, which any client may have registered: every mistake in them is a ConfigError.
+"""Reads Avro schemas. Any client may have registered them, so every mistake in a schema is a ConfigError.
 
-Like the decoder (``io.lakefeed.decode.AvroTypes``), it accepts names that Avro does not allow, and ignores logical
-types and defaults that do not fit their type.
+Like the decoder (``io.lakefeed.decode.AvroTypes``), ``parse`` accepts names that Avro does not allow, and ignores
+logical types and defaults that do not fit their type.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def parse(text: str, *, prefix: str = "") -> AvroSchema:
 
 
 def parse_any(text: str, *, prefix: str = "", is_part: bool = False) -> AvroSchema:
-    """Read an Avro schema of any type; with ``is_part``, it may use types that only other schemas define."""
+    """Read an Avro schema of any type; with ``is_part``, the schema may use types that only other schemas define."""
     try:
         schema = _Parser(prefix, is_part=is_part).schema(json.loads(text))
         require_bounded(schema)
@@ -155,7 +155,7 @@ class _Parser:
             self._types[key] = Named("fixed", full, aliases, size=size, logical=logical)
         else:
             record = Named("record", full, aliases, _extra(document, "fields"))
-            self._types[key] = record  # Add the record before its fields, because they may refer to it.
+            self._types[key] = record  # Add the record before its fields, which may refer to it.
             self._add_fields(record, _part(document, "fields", f"the record {full!r}"), inside, depth)
         return Ref(key)
 

@@ -47,7 +47,7 @@ class StoredSchema:
 
 
 class SchemaKeeper(Protocol):
-    """A sink that stores the reader's schema and adapts its columns to it."""
+    """A sink that stores the reader's schema, and adapts its columns to this schema."""
 
     def stored_schema(self) -> StoredSchema | None:
         """Return the schema from the last ``apply_schema``; None before the first call."""
@@ -59,7 +59,7 @@ class SchemaKeeper(Protocol):
 def refusal(reader: str, writer: str, accept: Accept, *, by_name: bool = True) -> str | None:
     """Return why ``schema.accept`` refuses the records of a writer's schema; None if it accepts them.
 
-    The decoder has the same rule (``io.lakefeed.decode.Acceptance``); a test compares both. ``by_name`` is False for
+    The decoder has the same rule (``io.lakefeed.decode.Acceptance``); a test compares the two. ``by_name`` is False for
     JSON Schema, whose titles are not names.
     """
     if accept == "any":
@@ -113,7 +113,7 @@ class Evolution:
         return frozenset(self.known_ids - self.incompatible.keys())
 
     def merge_writer_schema(self, schema_id: int, writer_schema: str) -> SchemaMerge | None:
-        """Merge a writer's schema; None if the reader's schema stays. The policy ``fail`` raises SchemaChanged."""
+        """Merge a writer's schema; return None if the reader's schema stays. With ``fail``, raise SchemaChanged."""
         if schema_id in self.known_ids:
             return None
         if foreign := refusal(self.reader_schema, writer_schema, self.accept, by_name=self.by_name):
@@ -145,7 +145,7 @@ class Evolution:
         return merge
 
     def refuse(self, schema_id: int, why: str) -> None:
-        """Refuse the records of this id: they become dead letters, or stop the feed."""
+        """Refuse the records with this schema id: these records become dead letters, or stop the feed."""
         self.known_ids.add(schema_id)
         self.incompatible[schema_id] = why
         self.note(schema_id, f"{why}; its records are not landed")
@@ -176,7 +176,8 @@ class ReaderSchema:
     """The current reader's schema of a feed.
 
     Attributes:
-        decoder: its own schema is the stored one, or else the registry's newest schema that can be used.
+        decoder: the decoder at the start; its schema is the stored schema, or else the registry's newest schema that
+        can be used.
         policy: see ``Evolution``.
         keeper: the sink.
         stored: the schema that the sink has stored, if any.
@@ -217,7 +218,7 @@ class ReaderSchema:
 
     @property
     def covered_ids(self) -> frozenset[int] | None:
-        """The ids of the writers' schemas that were handled; None if the format has no ids."""
+        """The ids of writers' schemas that were merged, refused or unusable; None if the format has no ids."""
         if self.decoder.writer_schema is None:
             return None
         return frozenset(self._evolution.known_ids | self._evolution.unusable_ids)
@@ -230,8 +231,9 @@ class ReaderSchema:
     def begin(self, rows_of: Callable[[], DataFrame]) -> None:
         """Prepare the sink for the rows of its stored schema, into which the latest schema is merged if it can be used.
 
-        With the policy ``fail``, the latest schema is not merged here, so that only a record with it stops the feed. If
-        the rows fit no table, older versions are tried: of the keys' schema, and of the values' if none is stored.
+        With the policy ``fail``, the latest schema is not merged here, so that only a record with the latest schema
+        stops the feed. If the rows fit no table, older versions are tried: versions of the keys' schema, and versions
+        of the values' schema if none is stored.
         """
         refused: SchemaIncompatible | None = None
         for decoder in chain([self.decoder], self.decoder.older()):
@@ -249,7 +251,7 @@ class ReaderSchema:
 
     def _begin(self, rows_of: Callable[[], DataFrame]) -> None:
         if self.decoder.writer_schema is None:
-            # Store a guessed schema: the next start would guess from other records, perhaps another schema.
+            # Store a guessed schema, because the next start would guess from other records, and perhaps another schema.
             given = self.decoder.spec
             sampled = StoredSchema(given.schema, frozenset()) if isinstance(given, Json) and given.sampled else None
             self.keeper.apply_schema(rows_of().schema, sampled, ())
@@ -293,7 +295,8 @@ class ReaderSchema:
         entries = []
         for schema_id in sorted(set(schema_ids) - evolution.known_ids - evolution.unusable_ids):
             try:
-                # Wait for a registry that does not answer: an outage delays the batch instead of ending the feed.
+                # Wait for a registry that does not answer, so that an outage delays the batch instead of ending the
+                # feed.
                 text = retry_until(partial(read, schema_id), is_transient=lambda error: isinstance(error, Unreachable))
             except (ResourceMissing, ConfigError) as unusable:
                 evolution.unusable_ids.add(schema_id)

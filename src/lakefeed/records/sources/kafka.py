@@ -24,9 +24,9 @@ FORMAT = "io.lakefeed.kafka.KafkaRecords"
 BAD_TIMESTAMP = "bad_timestamp"
 """The column with a timestamp in ms that does not fit Spark's type; ``timestamp`` is then null."""
 RECORDS_PER_TASK = 50_000
-"""A fraction of a second of work: tasks with fewer records save no time, but write more and smaller files."""
+"""The records of a fraction of a second's work: smaller tasks save no time, but write more and smaller files."""
 COPY = "lakefeed_copy"
-"""A boolean column: whether the record is a copy of an earlier one."""
+"""A boolean column: whether the record is a copy of an earlier record."""
 REQUIRED = ("key", "value", "topic", "partition", "headers")
 
 
@@ -60,7 +60,8 @@ def read_stream(
         reader = reader.option("maxTriggerDelay", f"{source.max_wait_seconds}s")
     if bounded:
         reader = reader.option("maxOffsetsPerTrigger", source.max_records_per_batch)
-    # The caller has resolved other starts than earliest and latest: only a query without a checkpoint looks them up.
+    # If the start is a time or offsets, the caller passes ``starting`` for a query without a checkpoint. Spark ignores
+    # the start for a query with a checkpoint, so "earliest" does no harm.
     word = source.start if source.starting.is_word else "earliest"
     start = word if starting is None else json.dumps(starting)
     return reader.options(startingOffsets=start, failOnDataLoss="true", includeHeaders=headers).load()
@@ -88,7 +89,7 @@ def read_batch(
 
 
 def newest_per_key(records: DataFrame) -> DataFrame:
-    """Return the records that a compacted topic would have: per key and partition the newest one, if it has a value.
+    """Return the records that a compacted topic would have: each key's newest record in a partition, if it has a value.
 
     All records without a key stay.
     """
@@ -107,8 +108,8 @@ def newest_per_key(records: DataFrame) -> DataFrame:
 def batch_ranges(spark: SparkSession, query_name: str) -> OffsetRanges:
     """Return the offset ranges of a query's current micro-batch, inside the query's ``foreachBatch``.
 
-    Spark writes the ranges to its offset log before the batch, so a repeated batch has the same ranges. They come from
-    the batch's plan (``StreamExecution.lastExecution``), because that needs no request to the checkpoint.
+    Spark writes the ranges to its offset log before the batch, so a repeated batch has the same ranges. The ranges are
+    read from the batch's plan (``StreamExecution.lastExecution``), because this needs no request to the checkpoint.
     """
     session: Any = spark
     spans = json.loads(jvm.java(spark).query.RunningBatch.spans(session._jsparkSession, query_name))
@@ -148,7 +149,7 @@ def _assignment(ranges: Sequence[OffsetRange]) -> dict[str, str]:
 
 
 def task_count(ranges: OffsetRanges, *, most: int) -> int:
-    """Return the number of tasks: one per filled partition for ``most`` records, proportionally fewer for less."""
+    """Return the number of tasks: for ``most`` records one per partition with records, for fewer records fewer."""
     filled = sum(span.records > 0 for span in ranges.ranges)
     if filled <= 1:
         return max(1, filled)

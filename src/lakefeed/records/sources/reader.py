@@ -16,10 +16,10 @@ __all__ = ["PartitionDescription", "Position", "SourceReader", "TopicDescription
 
 
 class SourceReader(Protocol):
-    """Reads one source in one session; the core calls its class with the session and the validated settings."""
+    """Reads one source in one session; the core creates it from the session and the validated settings."""
 
     has_new_leaders: bool
-    """See ``SourceTopics``."""
+    """Whether ``identify`` has found a new leader: see ``SourceTopics``."""
 
     def read_stream(
         self, *, starting: Mapping[str, Mapping[int, int]] | None = None, marks: Mapping[Partition, str] | None = None
@@ -33,7 +33,7 @@ class SourceReader(Protocol):
         """
 
     def read_batch(self, spans: Sequence[OffsetRange], *, of: OffsetRanges) -> DataFrame:
-        """Return records again as a batch DataFrame with the same columns; ``of`` are all ranges of their commit."""
+        """Return records again as a batch DataFrame with the same columns; ``of`` has all ranges of the commit."""
 
     def describe(self, position: Position | None = None) -> dict[str, TopicDescription | None]:
         """Return, at the start of a run, ids and partitions of all topics; None for a topic that does not exist.

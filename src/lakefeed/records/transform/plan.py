@@ -86,8 +86,9 @@ class QueryPlan:
     def settings(self, spark: SparkSession) -> Iterator[None]:
         """Set Spark's settings for the state of a query that the ``with`` block starts, unless the user has set them.
 
-        The number of partitions: Spark's default is 200, and each costs a PUT per batch. The store: Spark's default
-        has only one kind of value per operator. A query with a checkpoint keeps both from its first start.
+        The settings are the number of partitions (Spark's default is 200, and each partition costs a PUT per batch) and
+        the state store (Spark's default store has only one kind of value per operator). A query with a checkpoint keeps
+        the settings of its first start.
         """
         requested = {}
         given = spark.conf.getAll
@@ -174,7 +175,8 @@ def transform_id(config: PipelineConfig, *, folder: Path | None) -> str | None:
     """Return an id of the transform without Spark; None if the query keeps no state.
 
     Two transforms with the same id keep the same state, unless a module that a Python function imports has changed: the
-    next start notices that by Spark's plan. ``folder`` is the pipeline file's, which has the Python functions.
+    next start notices that by Spark's plan. ``folder`` is the folder of the pipeline file, which has the Python
+    functions.
     """
     if keeps_no_state(config):
         return None

@@ -40,7 +40,7 @@ class TransformSteps:
 
     @property
     def streams(self) -> Mapping[str, str]:
-        """The topics that the transform reads separately, by the streams' names; empty if it reads one view."""
+        """The topics that the transform reads separately, by stream name; empty if the transform reads one view."""
         return {name: stream.topic for name, stream in self._transform.streams.items()} if self._transform else {}
 
     def __call__(self, rows: DataFrame | Mapping[str, DataFrame]) -> DataFrame:
@@ -96,9 +96,9 @@ def split_by_topic(
 
 
 def load(path: str, *, where: str, folder: Path | None = None) -> Any:
-    """Import ``package.module:name`` and return the object; ``folder``, the pipeline file's, is searched first.
+    """Import ``package.module:name`` and return the object; the pipeline file's ``folder`` is searched first.
 
-    Executors need no copies of modules from this folder: they get the code by value.
+    Executors need no copies of modules from this folder, because they get the code by value.
     """
     from pyspark import cloudpickle
 
@@ -132,7 +132,7 @@ def load(path: str, *, where: str, folder: Path | None = None) -> Any:
         hint = f"name one of {', '.join(names)}" if names else "define the function in the module"
         raise ConfigError(f"the module {module_name} has no {name}", where=where, hint=hint)
     for module_here, file in own.items():
-        # Skip a module that only a function imports later, and another file's module of the same name.
+        # Skip a module that is imported only later, in a function's body, and another file's module of the same name.
         imported = sys.modules.get(module_here)
         if imported is not None and getattr(imported, "__file__", None) == str(file):
             _imported[module_here] = file
@@ -149,8 +149,8 @@ def _missing_pandas(package: str, *, where: str) -> MissingExtra:
 class Function:
     """A user's function from DataFrames to a DataFrame.
 
-    A parameter with the name of an earlier step, a table or the pipeline gets its rows. The first other parameter gets
-    the rows of the previous step. ``options`` are passed by name.
+    A parameter with the name of an earlier step, a table or the pipeline gets the rows of this step, table or pipeline.
+    The first other parameter gets the rows of the previous step. ``options`` are passed by name.
     """
 
     def __init__(self, path: str, options: Mapping[str, Any], *, where: str, folder: Path | None = None) -> None:

@@ -23,7 +23,7 @@ def read_recent(table: Table, feed: str, *, most: int, samples: int, longest: in
     import pyarrow.compute as pc
     from pyiceberg.expressions import And, EqualTo, Or
 
-    equal: Any = EqualTo  # Its constructor comes from a plugin that mypy does not load.
+    equal: Any = EqualTo  # The constructor of EqualTo comes from a plugin that mypy does not load.
     of_feed = equal("feed", feed)
     tasks = list(table.scan(row_filter=of_feed).plan_files())
     chosen = _newest(table, tasks, most=most)

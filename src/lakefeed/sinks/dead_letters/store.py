@@ -56,11 +56,11 @@ class DeadLetterFilter:
         return cls(feed=feed, topic=match["topic"], partition=int(match["partition"]), offset=int(match["offset"]))
 
     def exact(self) -> dict[str, str | int]:
-        """Return the values that columns have to equal; without ``reason``, which a letter only has to contain."""
+        """Return the values that columns have to equal; ``reason`` is not among them, because it is only contained."""
         return {name: value for name, value in vars(self).items() if value is not None and name != "reason"}
 
     def reasons(self) -> tuple[str, str]:
-        """Return the requested text as it is, and without a terminal's escapes; a reason has to contain one of them."""
+        """Return the requested text as it is, and without a terminal's escapes; a reason has to contain either one."""
         part = self.reason or ""
         return part, unescaped(part)
 
@@ -80,7 +80,7 @@ class DeadLetterReader(Protocol):
         """Return the chosen letters in order of position; ``whole`` adds key, value and headers, which may be large."""
 
     def recent(self, feed: str, *, most: int, samples: int, longest: int) -> RecentLetters:
-        """Return at most ``most`` of a feed's newest letters by reason; values in samples have ``longest`` bytes."""
+        """Return at most ``most`` of a feed's newest letters by reason; sample values have up to ``longest`` bytes."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class RecentLetters:
 
 
 def group_recent(letters: Sequence[dict[str, Any]], *, samples: int, is_whole: bool) -> RecentLetters:
-    """Return letters by reason; they have to be sorted by time, newest first."""
+    """Return letters by reason; ``letters`` have to be sorted by time, newest first."""
     reasons = tuple((reason, len(alike), tuple(alike[:samples])) for reason, alike in _by_reason(letters))
     return RecentLetters(reasons, is_whole)
 
@@ -127,7 +127,8 @@ def _by_reason(letters: Sequence[dict[str, Any]]) -> list[tuple[str, list[dict[s
 class Kind:
     """The dead letters whose reasons differ only in numbers.
 
-    ``first`` and ``last`` are their timestamps, without those that Python cannot represent; ``sample`` is a position.
+    ``first`` and ``last`` are the first and the last timestamp that Python can represent; ``sample`` is a letter's
+    position.
     """
 
     reason: str
@@ -183,7 +184,7 @@ def time_of(microseconds: int | None) -> datetime | str | None:
 
 
 def with_bad_timestamp(letters: DataFrame) -> DataFrame:
-    """Return letters as their original records; the reason has the timestamp if Spark cannot represent it."""
+    """Return letters as their original records; a timestamp that Spark cannot represent is read from the reason."""
     number = sf.regexp_extract("reason", BAD_TIMESTAMP_PATTERN, 1)
     bad = sf.when(sf.col("timestamp").isNull() & (number != ""), number.cast("bigint"))
     return letters.select(*RECORD_COLUMNS, bad.alias(BAD_TIMESTAMP))
@@ -200,10 +201,10 @@ class TopicCreation:
 
 @dataclass(frozen=True)
 class BackfillOrigin:
-    """A backfill's commit whose records became dead letters; ``committed_at`` is 0 if it was made just now.
+    """A backfill's commit whose records became dead letters; ``committed_at`` is 0 if the commit was made just now.
 
-    The offsets of backfills come in any order, so their dead letters have a separate ledger. Instead of offsets, it has
-    the numbers of the rows' commits, ``Backfill.number``, in ascending order.
+    The offsets of backfills come in any order, so their dead letters have a separate ledger. Instead of offsets, this
+    ledger has the numbers of the rows' commits, ``Backfill.number``, in ascending order.
     """
 
     feed: str
@@ -231,7 +232,7 @@ class DeadLetterStore(Protocol):
     """Stores the dead letters of one feed.
 
     A letter exists from ``write`` until it is dropped, or a replay has written its record as a row. While a replay
-    runs, its letters are marked with its id, and no filter chooses them.
+    runs, its letters are marked with the replay's id, and no filter chooses marked letters.
     """
 
     def ensure(self) -> None:
@@ -266,13 +267,13 @@ class DeadLetterStore(Protocol):
         """Mark the letters at these positions (topic, partition, offset)."""
 
     def judge_again(self, reasons: DataFrame) -> None:
-        """Replace the reasons of letters, by topic, partition and offset, except reasons that have the timestamp."""
+        """Give letters new reasons, by topic, partition and offset; keep a letter's reason that has its timestamp."""
 
     def marked(self, replay_id: str) -> DataFrame:
         """Return the original records of the letters that one replay has marked."""
 
     def unmark(self, replay_id: str) -> None:
-        """Remove a replay's marks."""
+        """Remove the marks of a replay from the letters."""
 
     def delete_marked(self, replay_id: str) -> None:
         """Remove the letters that one replay has marked."""

@@ -1,8 +1,10 @@
 """Stores dead letters in a table: complete records that did not become rows, with their position and the reason.
 
-Guarantee: exactly-once. The dead letters of a batch are one commit with the batch's offset ranges. It follows the
-commit of the batch's rows, which says how many letters there must be. After a crash between the two commits, the next
-start writes the letters. The writer reads their records from the source again: a batch without letters costs nothing.
+Guarantee: exactly-once. The dead letters of a batch are one commit with the batch's offset ranges. This commit follows
+    the commit of the batch's rows, which says how many letters there must be. After a crash between the two commits,
+    the next
+start writes the letters. The writer reads the letters' records from the source again, so a batch without letters costs
+nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ from lakefeed.sinks.iceberg.table import with_summary
 
 if TYPE_CHECKING:
     ReadAgain = Callable[[Sequence[OffsetRange], OffsetRanges], DataFrame]
-    """Reads some records of a commit again; the arguments are their spans, and the ranges of the commit."""
+    """Reads some records of a commit again; the arguments are the records' spans, and the ranges of the commit."""
 
 COLUMNS = (
     "feed STRING, batch_id BIGINT, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, key BINARY, "
@@ -70,7 +72,7 @@ class TableReader:
         from pyiceberg.expressions import And, EqualTo
 
         table = open_table(self.name, connections=self._connections)
-        equal: Any = EqualTo  # Its constructor comes from a plugin that mypy does not load.
+        equal: Any = EqualTo  # EqualTo's constructor comes from a plugin that mypy does not load.
         condition = reduce(And, (equal(name, value) for name, value in choice.exact().items()))
         rows = table.scan(row_filter=condition, selected_fields=("*",) if whole else SMALL).to_arrow()
         letters = [letter for letter in with_numbers(rows).to_pylist() if choice.means(letter["reason"])]
@@ -107,7 +109,7 @@ class DeadLetterTable(DeadLetterStore):
             properties={
                 "write.delete.mode": "merge-on-read",
                 "write.update.mode": "merge-on-read",
-                # Small row groups: a dead letter may be large, and readers need only a few letters at a time.
+                # Use small row groups, because a dead letter may be large, and a reader needs only a few letters.
                 "write.parquet.row-group-size-bytes": str(16 * 1024 * 1024),
             },
         )
@@ -118,7 +120,8 @@ class DeadLetterTable(DeadLetterStore):
         last = IcebergLedger(self._spark, self._table, ledger).position()
         ends = {} if last is None else last.ranges.ends
         ranges = spans if ledger == self._feed else commit.ranges.ranges
-        # The letters' ledger is behind only after a crash between the two commits: ``follow`` moves it with the feed.
+        # The letters' ledger is behind only after a crash between the commits of rows and letters, because ``follow``
+        # moves the ledger with the feed.
         if all(ends.get(each.key, 0) >= each.end for each in ranges):
             return False
         self.write(judge, commit, spans=spans, expected=expected)
@@ -152,7 +155,7 @@ class DeadLetterTable(DeadLetterStore):
         self._step_back(position, moved=moved)
 
     def follow(self, position: OffsetRanges | None, *, moved: bool) -> int:
-        """Remove the letters of offsets past the feed's position, and move their ledger back; return their number."""
+        """Remove the letters past the feed's position, and move the letters' ledger back; return their number."""
         step = self._step_back(position, moved=moved)
         if step is None:
             return 0

@@ -2,14 +2,15 @@
 
 Guarantee: no letter of a committed batch is lost. Only if Spark repeats a task that had already sent a letter, the
 letter is in the topic twice, with the same position. The writer sends the letters of a batch right after the commit of
-its rows, which says how many letters there must be. If it crashes before, the next start sends the missing ones. It
-reads the records of the letters from Kafka again: a batch without dead letters costs nothing.
+the batch's rows, which says how many letters there must be. If the writer crashes before, the next start sends the
+missing letters. The writer reads the letters' records from Kafka again, so a batch without dead letters costs nothing.
 
 A letter is the original record, with the headers ``LETTER`` after its own headers. A note is a message without a value,
-with the headers ``NOTE``. It says that a replay has ``marked`` or ``unmarked`` a letter or found another ``reason``, or
-that the letter is ``gone``. The order of letters and notes does not matter, and repeated ones count once: a replay id
-is used once, and ``failed-at`` distinguishes a letter from an earlier letter of the same position. Only of several
-reasons, the last one counts: all notes on a letter are in the letter's partition.
+with the headers ``NOTE``. The note says that a replay has ``marked`` or ``unmarked`` a letter or found another
+``reason``, or that the letter is ``gone``. The order of letters and notes does not matter, and repeated letters and
+notes count once: a replay id is used once, and ``failed-at`` distinguishes a letter from an earlier letter of the same
+position. The order matters only among several notes with a reason: the last note counts, and all notes on a letter are
+in the letter's partition.
 """
 
 from __future__ import annotations
@@ -70,7 +71,8 @@ _silence = logging.getLogger("lakefeed.clients.kafka.librdkafka")
 class DeadLetter:
     """A letter without key, value and headers, which may be large; times are in ms since 1970.
 
-    ``place`` is the letter's partition and offset in the dead-letter topic, ``replay`` the replay that has marked it.
+    ``place`` is the letter's partition and offset in the dead-letter topic, ``replay`` the replay that has marked the
+    letter.
     """
 
     place: tuple[int, int]
@@ -117,7 +119,7 @@ class TopicReader:
         """Read the topic to its end; return the feed's letters that are not gone, sorted by their records' positions.
 
         The reading begins at the offsets ``starts``, by partition of the topic. ``on_letter`` is called with every
-        letter and its message. Memory: a ``DeadLetter`` for every letter in the topic, also for those that are gone.
+        letter and its message. Memory: a ``DeadLetter`` for every letter in the topic, also for letters that are gone.
         """
         latest: dict[Position, DeadLetter] = {}
         notes: dict[tuple[Position, int], set[tuple[str, str]]] = {}
@@ -153,7 +155,7 @@ class TopicReader:
         if not whole or not letters:
             return [letter.as_dict() for letter in letters]
         by_place = {letter.place: letter for letter in letters}
-        # In this order, the lowest offset of a partition comes last, and dict() takes the last one.
+        # In this order, the lowest offset of a partition comes last, and dict() keeps this offset.
         starts = dict(sorted(by_place, reverse=True))
         rows = {}
         for message in scan(self._cluster, self.name, starts=starts):
@@ -250,7 +252,7 @@ class DeadLetterTopic(DeadLetterStore):
         expected: int,
         present: Set[Position] = frozenset(),
     ) -> None:
-        """Send a commit's dead letters, except those that are ``present``."""
+        """Send a commit's dead letters, except letters whose positions are ``present``."""
         records = read_batch(self._spark, self._source, ranges=spans, headers=True)
         letters = judge(records).filter(sf.col(f"{RECORD}.reason").isNotNull())
         if present:
@@ -281,7 +283,7 @@ class DeadLetterTopic(DeadLetterStore):
     def check(self, position: OffsetRanges | None, *, moved: bool) -> None: ...
 
     def follow(self, position: OffsetRanges | None, *, moved: bool) -> int:
-        """Do nothing: a topic has no ledger, and may have the letters of records that are read again twice."""
+        """Do nothing: a topic has no ledger, and may have two letters of a record that the feed reads again."""
         return 0
 
     def records(self, choice: DeadLetterFilter) -> DataFrame:
@@ -434,9 +436,10 @@ def _letter(message: Any, headers: Headers, feed: str) -> DeadLetter | None:
 
 
 def _ours(headers: Headers, names: Sequence[str], feed: str) -> dict[str, str] | None:
-    """Return lakefeed's headers of these names, without their prefix; None for another message or another feed.
+    """Return lakefeed's headers of these names, without the prefix; None for another message or another feed.
 
-    They are the last headers, because a record from another dead-letter topic already has such headers itself.
+    lakefeed's headers are the last headers, because a record from another dead-letter topic already has such headers
+    itself.
     """
     last = headers[-len(names) :]
     if [key for key, _ in last] != [f"{PREFIX}{name}" for name in names]:

@@ -1,4 +1,4 @@
-"""Makes a feed write to a branch of its table, or leave the branch; it must leave no unpublished rows there.
+"""Makes a feed write to a branch of its table, or leave a branch, which must not have unpublished rows then.
 
 The table's property ``lakefeed.branch.<feed>`` names the branch. Everything that reads the feed's ledger reads this
 property, so no command needs the branch as an option. The commit check refuses the feed's commits in other branches.
@@ -19,7 +19,7 @@ from lakefeed.ledger.snapshot_summary import BRANCH
 def branch_statements(
     ledger: IcebergLedger, sink: IcebergSinkConfig, feed: str, properties: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Return the statements that make the feed write to the pipeline file's branch; none if it already does.
+    """Return the statements that make the feed write to the pipeline file's branch; none if it is the present branch.
 
     ``properties`` are the properties of the table; empty for a new table.
 

@@ -58,7 +58,7 @@ class IcebergDefinition(SinkDefinition[IcebergSinkConfig]):
 def append_table(
     spark: SparkSession, table: str, *, feed: str, partition_by: Sequence[str], properties: Mapping[str, str]
 ) -> LedgerTable:
-    """Open a table for appends of a feed without a pipeline file; a new one gets partitions and properties."""
+    """Open a table for appends of a feed without a pipeline file; a new table gets the partitions and properties."""
     settings = validated(
         IcebergSinkConfig, "write_table", table=table, partition_by=list(partition_by), properties=dict(properties)
     )

@@ -27,10 +27,10 @@ TABLE_PROPERTIES = {
     FORMAT_VERSION: "2",
     "write.parquet.compression-codec": "zstd",
     "write.spark.fanout.enabled": "true",
-    # Every commit writes a metadata file, and a feed needs no old ones.
+    # Every commit writes a metadata file, and a feed needs no old metadata files.
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
-    # More than Iceberg's 4, because maintenance, replays and other feeds' dead letters commit to the table too.
+    # More retries than Iceberg's 4, because maintenance, replays and other feeds' dead letters commit to the table too.
     "commit.retry.num-retries": "20",
 }
 
@@ -91,7 +91,8 @@ class FileLayout:
 def statements(table: str, *, have: FileLayout, want: FileLayout, partitions: bool, order: bool) -> Iterator[str]:
     """Yield the statements that give new files the layout ``want``.
 
-    ``partitions`` and ``order`` say whether the pipeline file sets them; otherwise they stay as they are.
+    ``partitions`` and ``order`` say whether the pipeline file sets partitions and order; otherwise the table keeps its
+    own.
     """
     alter = f"ALTER TABLE {quoted_table(table)}"
     if partitions and have.partitions != want.partitions:
@@ -102,7 +103,7 @@ def statements(table: str, *, have: FileLayout, want: FileLayout, partitions: bo
             if partition not in have.partitions:
                 yield f"{alter} ADD PARTITION FIELD {_sql(*partition)}"
     if order and have.order != want.order:
-        # Sort only within files: for a global order, Spark would shuffle every batch by ranges.
+        # Sort only within files, because for a global order, Spark would shuffle every batch by ranges.
         columns = [
             f"{quoted_table(sort.column)} {'DESC' if sort.descending else 'ASC'} NULLS "
             f"{'FIRST' if sort.nulls_first else 'LAST'}"
@@ -168,7 +169,7 @@ def creation(
 
 
 def carry_out(spark: SparkSession, change: TableChange) -> None:
-    """Run the statements of a change. Each is a commit of metadata; after a crash, the next start plans the rest."""
+    """Run the statements of a change, each a commit of metadata; after a crash, the next start plans the rest."""
     statements = change.statements
     if change.is_new:
         namespace = change.table.rpartition(".")[0]
@@ -189,7 +190,7 @@ def _make(spark: SparkSession, statement: str, *, is_there: Callable[[], bool]) 
 
 
 def require_dead_letters(table: str, columns: Iterable[str]) -> None:
-    """Raise an error if a table for dead letters lacks some of their columns."""
+    """Raise an error if a table for dead letters lacks a column of dead letters."""
     if missing := sorted(DEAD_LETTER_COLUMNS - set(columns)):
         raise ConfigError(
             f"{table} is no table of dead letters: it lacks the columns {', '.join(missing)}",
@@ -199,7 +200,7 @@ def require_dead_letters(table: str, columns: Iterable[str]) -> None:
 
 
 def require_own_types(table: str, schema: Schema) -> None:
-    """Raise an error for a table whose columns a feed cannot write, without Spark, as a start would with Spark."""
+    """Raise an error for a table with columns that a feed cannot write, like a start, but without Spark."""
     from pyiceberg.schema import index_by_id
     from pyiceberg.types import TimestampNanoType, TimestamptzNanoType, TimeType
 

@@ -1,8 +1,8 @@
 """Publishes the rows in a feed's branch after an audit of the table has passed.
 
 Guarantee: readers see the table either as it was audited or as it was before. The commit moves ``main`` to exactly the
-audited snapshot. It fails unless that snapshot descends from ``main``, so rows of other writers are not lost. The next
-publication completes an interrupted one; another publication of the same snapshot changes nothing.
+audited snapshot. The commit fails unless that snapshot descends from ``main``, so rows of other writers are not lost.
+The next publication completes an interrupted publication; another publication of the same snapshot changes nothing.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Publisher:
     def after_batch(self, *, is_new: bool = True, at_end: bool = False) -> str | None:
         """Publish if a publication is due; return a message for the user, or None.
 
-        After a batch that is not new, because the last run has written it, a failed audit does not stop the feed: it
-        may pass after the next batches.
+        After a batch that is not new, because the last run has written it, a failed audit does not stop the feed,
+        because the audit may pass after the next batches.
 
         Raises:
             AuditFailed: the audit has failed, with ``on_failure: stop``.
@@ -114,7 +114,7 @@ class Publisher:
         return self._publication("published", done)
 
     def discard(self) -> None:
-        """Drop the unpublished rows: move the branch back to the published table, so that the feed reads them again.
+        """Drop the unpublished rows: move the branch back to the published table; the feed reads the records again.
 
         The feed must not run. Raises a ConfigError if the feed has published nothing yet.
         """

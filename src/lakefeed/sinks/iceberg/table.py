@@ -1,4 +1,4 @@
-"""Appends micro-batches to an Iceberg table; a batch is one commit, whose snapshot has its offset ranges.
+"""Appends micro-batches to an Iceberg table; a batch is one commit, whose snapshot has the batch's offset ranges.
 
 Guarantee: exactly-once. Rows and offset ranges become visible in the same commit. The commit succeeds only if the
 ranges start where the feed's last commit ended, and if no newer driver has taken over (``io.lakefeed.commit``).
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 CREATED_BY = "lakefeed.created-by"
 """The table property with the feed that created the table."""
 
-# Adaptive execution fits a batch's shuffles to its size; by default it is off in the session of a stream.
+# Adaptive execution fits a batch's shuffles to the batch's size; Spark turns it off in the session of a stream.
 ADAPTIVE = ("spark.sql.adaptive.enabled", "true")
 
 HOURS_END = 2**31 * 3_600_000_000
@@ -55,10 +55,12 @@ class IcebergTable(BaseSink):
 
     Args:
         evolves: whether the table's columns are changed to match the rows' columns.
-        takes_defaults: whether the rows' columns are the fields of the reader's schema, so that its defaults apply.
+        takes_defaults: whether the rows' columns are the fields of the reader's schema, so that the schema's defaults
+            apply.
 
     Attributes:
-        takes: the columns whose type allows fewer values than Spark's type, with that type: ``uuid`` or ``fixed[4]``.
+        takes: the columns whose type allows fewer values than Spark's type, with the table's type: ``uuid`` or
+        ``fixed[4]``.
     """
 
     ledger: IcebergLedger
@@ -135,9 +137,10 @@ class IcebergTable(BaseSink):
             has_defaults = stored is not None and self._takes_defaults and max(own_version, version or 0) >= 3
             defaults = column_defaults(stored.schema) if stored is not None and has_defaults else None
             statements = (
-                # The upgrade comes first: some of the new columns need the newer version.
+                # The upgrade comes first, because some of the new columns need the newer version.
                 *upgrade,
-                # Properties come before columns: after a crash in between, they still say which columns to rename.
+                # Properties come before columns, because after a crash in between, they still say which columns to
+                # rename.
                 *([set_properties(self.name, changed)] if changed else []),
                 *ddl.statements(self.name, have=have, want=rows, changes=known, grow=self._evolves, defaults=defaults),
             )
@@ -179,7 +182,7 @@ class IcebergTable(BaseSink):
         return {}
 
     def _require_own(self, properties: Mapping[str, str]) -> None:
-        """Raise an error for a table that another feed has created, if its name was derived from the topic's."""
+        """Raise an error for a table that another feed has created, if the table's name was derived from a topic."""
         if self.name not in self._sink.names_made or properties.get(CREATED_BY) == self._feed:
             return
         if self.ledger.position() is None:
@@ -221,7 +224,7 @@ class IcebergTable(BaseSink):
         return with_summary(aligned.writeTo(self.written), properties)
 
     def with_countable_hours(self, rows: DataFrame) -> DataFrame:
-        """Return rows that fail at a time whose hour exceeds an int: Iceberg would write it to a wrong partition."""
+        """Make Spark fail at a time whose hour exceeds an int, because Iceberg would use a wrong partition for it."""
         for column in self._hours:
             micros = sf.unix_micros(sf.col(quoted(tuple(column.split(".")))).cast("timestamp"))
             refusal = sf.raise_error(sf.lit(f"{NO_HOUR}{column}")).cast("boolean")
@@ -231,14 +234,14 @@ class IcebergTable(BaseSink):
     def _run_in_turn(
         self, statement: str, properties: Mapping[str, str], *, session: SparkSession, bounds: Any = None
     ) -> None:
-        """Run a statement; repeat it if another writer has changed rows that it has read."""
+        """Run a statement; repeat it if another writer has changed rows that the statement has read."""
         act = partial(self.ledger.run, statement, properties, session=session, bounds=bounds)
         run_in_turn(self.name, act, ask_for_quiet=self.ledger.ask_for_quiet)
 
     def try_rows(self, rows: DataFrame, commit: Commit) -> None:
         """Write files of some of a batch's rows, and refuse their commit, so that Iceberg removes the files."""
-        # If ``truncate`` rounds a decimal down to one digit too many, Iceberg only fails at the commit. Spark's cast
-        # fails at the row.
+        # If ``truncate`` rounds a decimal down to one digit too many, Iceberg fails only at the commit; Spark's cast
+        # already fails at the row.
         rounded = [each.alias(f"partition{at}") for at, each in enumerate(self._rounded(rows.schema))]
         if rounded:
             rows.select("*", *rounded).write.format("noop").mode("overwrite").save()
@@ -251,7 +254,7 @@ class IcebergTable(BaseSink):
                     raise
 
     def _rounded(self, rows: StructType) -> Iterator[Column]:
-        """Yield columns that truncate decimals like their partitions, and that fail if the result does not fit."""
+        """Yield columns that truncate decimals like the table's partitions, and fail if the result does not fit."""
         columns = self._spark.table(self.name).schema
         for transform in self._sink.partition_by:
             column, own = find_field(columns, transform.column), find_field(rows, transform.column)
@@ -273,7 +276,7 @@ class IcebergTable(BaseSink):
         return files
 
     def encoder_refusal(self, rows: Callable[[], StructType | None]) -> str | None:
-        """Return why Iceberg's own encoder writes the table's files; ``rows`` returns the columns of a new table."""
+        """Return why lakefeed's encoder cannot write the files, or None; ``rows`` returns a new table's columns."""
         model, refusal = java(self._spark).parquet.ColumnarModel, None
         if self._spark.catalog.tableExists(self.name):
             refusal = model.refusal(self.ledger.loaded())

@@ -1,14 +1,14 @@
 """Upserts into an Iceberg table, which has the newest state of every key as one row; also writes a history of changes.
 
 Guarantee: exactly-once, as for appends; changes are applied in the order of their positions. A micro-batch is one
-commit, by the index of keys or by a MERGE. It carries the offset ranges and is refused if they do not start where the
-last commit ended. A change that is not newer than its key's row changes nothing, so repeated or late changes leave the
-table as it is. Deleted rows are removed without a trace (``remove``) or kept as marked rows (``mark``).
+commit, by the index of keys or by a MERGE. The commit carries the offset ranges and is refused if they do not start
+where the last commit ended. A change that is not newer than its key's row changes nothing, so repeated or late changes
+leave the table as it is. Deleted rows are removed without a trace (``remove``) or kept as marked rows (``mark``).
 
-The history has a row for every change of every key. A batch's changes are appended to it in one commit with the batch's
-ranges, just before the MERGE. After a crash between the two, Spark repeats the batch with the same ranges, and the
-history skips it. After a rewind, or if the repeated batch has other ranges than the history, the history first deletes
-its rows from the batch's start on.
+The history has a row for every change of every key. A batch's changes are appended to the history in one commit with
+the batch's ranges, just before the MERGE. After a crash between the two commits, Spark repeats the batch with the same
+ranges, and the history skips it. After a rewind, or if the repeated batch has other ranges than the history, the
+history first deletes its rows from the batch's start on.
 """
 
 from __future__ import annotations
@@ -78,13 +78,13 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 KEYED = "lakefeed.upsert"
-"""Table property ``<keys> <on_delete>``: defines a row of the table, and cannot change once there are rows."""
+"""The table property with ``<keys> <on_delete>``, which define a row, and cannot change once there are rows."""
 
 OFFSETS_OF = "lakefeed.offsets-of"
-"""Prefix of a table property, before a topic's name: the id of the topic that the rows' offsets belong to."""
+"""The prefix, before a topic's name, of a table property with the id of the topic whose offsets the rows have."""
 
 FEW_ROWS, ROWS_A_CHANGE = 2_000_000, 20
-"""A run's first batch uses MERGE if the table has more than ``FEW_ROWS`` rows and ``ROWS_A_CHANGE`` per change."""
+"""A run's first batch uses MERGE if the table has over ``FEW_ROWS`` rows, and over ``ROWS_A_CHANGE`` per change."""
 
 LAST = 2**63 - 1
 """An offset that no record has."""
@@ -99,7 +99,7 @@ class HistoryTable(IcebergTable):
 
     @classmethod
     def beside(cls, table: IcebergTable) -> Self:
-        """Return the history of a table; it has the table's layout."""
+        """Return the history of a table, with the table's layout."""
         sink = table._sink
         of_table = {name: getattr(sink, name) for name in ("partition_by", "sort_by", "properties", "format_version")}
         own = IcebergSinkConfig.model_validate(
@@ -134,7 +134,7 @@ class HistoryTable(IcebergTable):
         self.land(changes, own, commit_id=commit_id)
 
     def _go_to(self, commit: Commit, stands: OffsetRanges) -> None:
-        """Move the history's position to the start of a batch, and delete its rows from there on."""
+        """Move the history's position to the start of a batch, and delete the history's rows from there on."""
         ends, starts = stands.ends, {span.key: span.start for span in commit.ranges.ranges}
         ids = commit.ranges.topic_ids
         left = {topic: old for topic, old in stands.topic_ids.items() if ids.get(topic) != old}
@@ -149,7 +149,7 @@ class HistoryTable(IcebergTable):
 
 
 def _from(positions: Mapping[tuple[str, int], tuple[int, int]]) -> str | None:
-    """Return the condition for rows at or after the new position of partitions that move back; None if none does."""
+    """Return the condition for rows at or after the new position of partitions that move back; None without any."""
     back = {key: (to, LAST) for key, (start, to) in positions.items() if to < start}
     return rows_where(back, columns=(TOPIC, PARTITION, OFFSET)) if back else None
 
@@ -160,7 +160,7 @@ class UpsertTable(IcebergTable):
     unavailable: Unavailable | None = None
     """The placeholder for values that an upsert leaves unchanged."""
     merges_because: str | None = None
-    """Why the last batch was landed by a MERGE; None if it was landed by the index."""
+    """The reason why a MERGE landed the last batch; None if the index of keys landed the batch."""
     _index: Any = None
     """The ``KeyIndex`` of the JVM module; its keys are the columns ``_indexed_by``."""
     _indexed_by: Sequence[str] = ()
@@ -194,7 +194,7 @@ class UpsertTable(IcebergTable):
         return (*beside, replace(change, statements=(*own, *change.statements)))
 
     def take_fence(self, suffix: str = "", *, prefix: str = "") -> str:
-        """Take the fence. A suffix is for work on older changes: refuse it if the table removes deleted rows."""
+        """Take the fence. A suffix means work on older changes: refuse that if the table removes deleted rows."""
         if suffix and self._sink.on_delete == "remove":
             raise ConfigError(
                 "older changes cannot be landed in a table that forgets deletes: they could bring a deleted key back",
@@ -207,7 +207,7 @@ class UpsertTable(IcebergTable):
         return super().take_fence(suffix, prefix=prefix)
 
     def try_rows(self, rows: DataFrame, commit: Commit) -> None:
-        """Write files of all rows except deletes, as an append does: a MERGE writes files in the same way."""
+        """Write files of all rows except deletes, as an append does, because a MERGE writes files the same way."""
         removes = self._sink.on_delete == "remove"
         kept = deleting(rows).filter(~sf.col(DELETED)).drop(DELETED) if removes else deleting(rows)
         super().try_rows(kept, commit)
@@ -216,7 +216,7 @@ class UpsertTable(IcebergTable):
         """Land the newest change of each key in one commit; just before it, land all changes in the history."""
         if isinstance(commit, Commit) and not self._sink.order_by:
             self._check_topics(commit.ranges)
-        # Read the columns again: since ``apply_schema`` a backfill beside the feed may have added some.
+        # Read the columns again, because a backfill beside the feed may have added columns since ``apply_schema``.
         table = self.ledger.take_checked()
         self._columns = self.ledger.columns_of(table)
         fields = [field for field in self._columns.fields if field.name != DELETED]
@@ -226,7 +226,8 @@ class UpsertTable(IcebergTable):
         with spark_setting(session, *ADAPTIVE):
             partitions = partitions_for(changes, commit)
             if self._history is not None:
-                # Written twice, read once: a transform may give other values when it runs again.
+                # Shuffle now, so that history and table get the same values: a transform may give other values when it
+                # runs again.
                 changes = shuffle_by_key(changes, keys=self._keys, partitions=partitions)
             if isinstance(commit, Commit) and self._index_serves(table, commit):
                 if (
@@ -248,7 +249,7 @@ class UpsertTable(IcebergTable):
         return () if note is None else (f"{self.name}: {note}",)
 
     def _index_serves(self, table: Any, commit: Commit) -> bool:
-        """Check that a batch can be landed without a MERGE; ``merges_because`` gets the reason if not."""
+        """Return whether the index can land a batch without a MERGE; if not, store why in ``merges_because``."""
         if self._index is None or self._indexed_by != self._keys:
             most = -1 if self._sink.key_index_mb is None else self._sink.key_index_mb * 1_000_000
             index = java(self._spark).upsert.KeyIndex
@@ -288,7 +289,7 @@ class UpsertTable(IcebergTable):
             if written is None:
                 return None
             found = json.loads(str(written))
-            # Before the check for mistakes in the rows: their schema may still have to be merged.
+            # Check outcomes before mistakes in the rows, because the rows' schema may still have to be merged.
             check_outcomes(self._spark, commit_id)
             upserts = Upserts(found["changes"], found["keys"], found["deletes"])
             ChangeSummary(upserts, None, found["withoutKey"], found["moved"]).check(keys=self._keys, table=self.name)
@@ -304,13 +305,13 @@ class UpsertTable(IcebergTable):
             index.abort()
             raise
         if changed[-1] is not None:
-            # Commit also if nothing has changed.
+            # Commit also if no row has changed, because the ledger needs the batch's ranges.
             self.ledger.ensure_commit(properties)
         return changed[-1]
 
     def _land_changes(self, changes: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int:
         batch = summarize_changes(changes, keys=self._keys, order_by=self._sink.order_by, bounded=self._bounded)
-        # Before the check for mistakes in the rows: their schema may still have to be merged.
+        # Check outcomes before mistakes in the rows, because the rows' schema may still have to be merged.
         check_outcomes(self._spark, commit_id)
         batch.check(keys=self._keys, table=self.name)
         self._land_history(changes, commit, commit_id=commit_id)
@@ -321,7 +322,7 @@ class UpsertTable(IcebergTable):
         if kept or batch.upserts.superseded:
             changes = latest_per_key(changes, keys=self._keys, order_by=self._sink.order_by, kept=kept)
         self._merge(changes, batch.bounds, properties, kept)
-        # Commit also if nothing has changed.
+        # Commit also if no row has changed, because the ledger needs the batch's ranges.
         self.ledger.ensure_commit(properties)
         return self.ledger.changed_by(commit_id)
 
@@ -331,7 +332,7 @@ class UpsertTable(IcebergTable):
             self._history.land_changes(without, commit, commit_id=commit_id, keys=self._keys)
 
     def _merge(self, latest: DataFrame, bounds: Any, properties: Mapping[str, str], kept: KeptValues | None) -> None:
-        """Run the MERGE; repeat it if another writer has changed what it read."""
+        """Run the MERGE; repeat it if another writer has changed rows that the MERGE has read."""
         session = latest.sparkSession
         statement = upsert_sql(
             self.written,
@@ -374,7 +375,7 @@ class UpsertTable(IcebergTable):
         return (set_properties(self.name, changed),) if changed else ()
 
     def _renames_keys(self, keyed: str, stored: StoredSchema | None) -> bool:
-        """Check that the pipeline's keys are those that the rows were made with, or their new names by the aliases."""
+        """Return whether the pipeline's keys are the keys of the stored rows, or new names of these by aliases."""
         before, _, on_delete = keyed.rpartition(" ")
         known = {(each.before, each.after) for each in (renames(stored.schema) if stored else ())}
         pairs = list(zip(before.split(","), self._sink.keys, strict=False))
@@ -397,7 +398,7 @@ class UpsertTable(IcebergTable):
 class MergeTable(IcebergTable):
     """A table with one row for each group of a query with state: the row that the newest batch has of the group.
 
-    The key of a window or group may be null; null is then one key.
+    The key of a window or group may be null; null then counts as one key.
     """
 
     def _own_properties(self) -> dict[str, str]:
@@ -415,7 +416,7 @@ class MergeTable(IcebergTable):
         super()._check_rows(rows)
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
-        """Merge the rows in one commit, and return their number; refuse two rows of a key."""
+        """Merge the rows in one commit, and return their number; refuse two rows with the same key."""
         columns = self._spark.table(self.name).schema
         properties = {**commit.properties(), COMMIT_ID: commit_id}
         changed = self.with_countable_hours(align_columns(rows, columns)).persist()
