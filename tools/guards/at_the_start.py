@@ -65,7 +65,7 @@ AT_THE_START = (
         "operations/verify/audit",
         "if partition.agreed is not None and partition.agreed < end:",
         "if False:",
-        f"{VERIFY}a_cut_off_topic_is_a_fault_although_it_has_grown_past_the_table",
+        f"{VERIFY}a_cut_off_topic_is_a_fault_although_the_topic_has_grown_past_the_tables_position",
     ),
     python(
         "leader epochs: a running feed asks where the one that it has read ended",
@@ -168,14 +168,14 @@ ON_THE_MOVE = (
         "operations/rewind/plan",
         "if not there.start_offset <= to <= there.end_offset:",
         "if False:",
-        f"{REWIND}moves_that_the_topic_or_the_feed_does_not_allow_are_refused",
+        f"{REWIND}moves_to_impossible_targets_are_refused",
     ),
     python(
         "rewind: another topic",
         "operations/rewind/plan",
         "if ids.get(topic, described.topic_id) != described.topic_id:",
         "if False:",
-        f"{REWIND}moves_that_the_topic_or_the_feed_does_not_allow_are_refused",
+        f"{REWIND}moves_to_impossible_targets_are_refused",
     ),
     python(
         "rewind: records left unread only when asked to",
@@ -249,7 +249,7 @@ VERIFYING = (
         "operations/verify/audit",
         "*_recorded(evidence),",
         "",
-        f"{VERIFY}a_position_in_the_properties_that_differs_from_the_newest_commits_is_a_fault",
+        f"{VERIFY}a_position_in_the_table_properties_other_than_the_newest_commits_is_a_fault",
     ),
     python(
         "verify: dead letters",
@@ -263,6 +263,6 @@ VERIFYING = (
         "operations/verify/audit",
         "*row_findings(evidence),",
         "",
-        f"{VERIFY}verify_compares_rows_by_their_own_offsets",
+        f"{VERIFY}verify_compares_the_offsets_in_the_rows_with_the_ledger",
     ),
 )

@@ -32,7 +32,7 @@ def test_static_imports_no_module_of_the_user(path: Path) -> None:
     assert not (path.parent / "own.ran").exists()
 
 
-def test_static_reads_no_variable_and_finds_the_mistakes_beside_one(path: Path) -> None:
+def test_static_reads_no_environment_variable_and_finds_the_other_mistakes(path: Path) -> None:
     text = GOOD.replace(TOPICS, "    topics: ['${THE_SECRET}', 'no topic!']\n    foo: 1\n")
     result = run(path, text, "--output", "json")
     found = json.loads(result.stdout)
@@ -45,7 +45,7 @@ def test_static_reads_no_variable_and_finds_the_mistakes_beside_one(path: Path) 
     assert ENVIRONMENT["THE_SECRET"] not in result.stdout
 
 
-def test_a_file_without_mistakes_has_status_0_but_not_together_with_connect(path: Path) -> None:
+def test_static_accepts_a_correct_file_and_excludes_connect(path: Path) -> None:
     result = run(path, GOOD)
     assert result.exit_code == 0
     assert result.stdout.splitlines()[-1] == f"{path}: no mistakes"

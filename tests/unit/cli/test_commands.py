@@ -47,7 +47,7 @@ def leaves(
 COMMANDS = dict(leaves(root, click.Context(root)))
 
 
-def test_help_lists_a_few_commands_in_sections_with_a_line_each() -> None:
+def test_help_lists_a_few_commands_in_sections_one_command_per_line() -> None:
     assert len(root.list_commands(click.Context(root))) <= MOST_COMMANDS
     lines = CliRunner().invoke(root, ["--help"], terminal_width=WIDTH).output.splitlines()
     assert max(map(len, lines)) <= WIDTH

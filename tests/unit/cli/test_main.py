@@ -45,7 +45,7 @@ error: No space left on device
         (errno.EIO, "/data/a.log", ("Input/output error", "/data/a.log"), 1),
     ],
 )
-def test_the_error_for_an_unwritable_file_has_its_name_and_a_hint(
+def test_the_error_for_an_unwritable_file_names_the_file_and_has_a_hint(
     number: int,
     file: str,
     said: tuple[str, ...],
@@ -76,7 +76,9 @@ def test_a_broken_pipe_or_a_full_disk_causes_no_traceback() -> None:
 
 
 @pytest.mark.parametrize("variables", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}])
-def test_a_terminal_encoding_without_a_character_causes_no_error(variables: dict[str, str], tmp_path: Path) -> None:
+def test_a_character_that_the_terminals_encoding_lacks_causes_no_error(
+    variables: dict[str, str], tmp_path: Path
+) -> None:
     file = tmp_path / "größe.yaml"
     file.write_text("größe: 1\n")
     ran = lakefeed("check", file, environment=variables, status=2)
@@ -84,7 +86,7 @@ def test_a_terminal_encoding_without_a_character_causes_no_error(variables: dict
     assert "Traceback" not in ran.stderr + ran.stdout
 
 
-def test_the_installed_command_exits_with_the_commands_status() -> None:
+def test_the_installed_script_exits_with_the_status_of_the_command() -> None:
     assert lakefeed("--version", status=None).stdout.split()[-1] == __version__
     assert lakefeed("run", status=None).returncode == 2
     assert lakefeed("check", "/nowhere.yaml", status=None).returncode == 2

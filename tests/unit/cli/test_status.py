@@ -68,7 +68,7 @@ def test_the_lag_of_a_topic_that_the_feed_does_not_read_is_refused(tmp_path: Pat
 
 
 class Looks:
-    """Returns answers one after the other, then raises Ctrl-C."""
+    """Returns the given answers one after the other, then raises KeyboardInterrupt."""
 
     def __init__(self, *answers: Shown | Exception) -> None:
         self._answers = iter(answers)
@@ -90,7 +90,7 @@ def command(output: str) -> Iterator[None]:
         yield
 
 
-def test_watch_continues_after_an_error_of_the_world(capsys: pytest.CaptureFixture[str]) -> None:
+def test_watch_continues_after_a_server_did_not_answer(capsys: pytest.CaptureFixture[str]) -> None:
     looks = Looks(({"lag": 1}, ["lag 1"], 0), Unreachable("no broker answers"), ({"lag": 2}, ["lag 2"], 1))
     with command("json"):
         assert show(looks, watch=True, every=0.0) == 1
@@ -194,7 +194,7 @@ def test_status_all_shows_the_drivers_of_this_machine(tmp_path: Path, monkeypatc
 def test_status_url_shows_the_feeds_of_a_dashboard_with_its_token(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The command may run on another machine: it reads no drivers' files."""
+    """The command may run on another machine than the drivers, so it reads no files of drivers."""
     monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path))
     monitor = FeedMonitor(HOSTILE)
     monitor.begin(sink="", fence=None)
@@ -223,7 +223,7 @@ def test_status_url_shows_the_feeds_of_a_dashboard_with_its_token(
     assert (gone.exit_code, json.loads(gone.output)["feeds"][0]["state"]) == (1, "no answer")
 
 
-def test_status_all_shows_a_failed_feed_with_its_error_until_its_next_run(
+def test_status_all_shows_the_error_of_a_failed_feed_until_the_next_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path))
@@ -245,7 +245,7 @@ def test_status_all_shows_a_failed_feed_with_its_error_until_its_next_run(
 
 
 @pytest.mark.parametrize("arguments", [["--all"], ["--url", "http://127.0.0.1:1"]])
-def test_all_and_url_exclude_a_pipeline_file(arguments: list[str], tmp_path: Path) -> None:
+def test_status_refuses_all_or_url_together_with_a_pipeline_file(arguments: list[str], tmp_path: Path) -> None:
     file = tmp_path / "p.yaml"
     file.write_text(PIPELINE)
     assert CliRunner().invoke(root, ["status", str(file), *arguments]).exit_code == 2
@@ -271,7 +271,7 @@ def test_a_taken_port_is_logged_as_a_structured_line(tmp_path: Path, monkeypatch
     assert (run.exit_code, document["event"], document["error"]) == (1, "error", "PortTaken")
 
 
-def test_top_has_status_1_while_a_feed_has_not_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_top_exits_with_status_1_if_a_feed_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path))
     over = threading.Event()
     monkeypatch.setattr("lakefeed_dashboard.top.feed_watch.live_status", lambda *given, **more: over.wait(30))

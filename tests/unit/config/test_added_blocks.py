@@ -109,7 +109,9 @@ def test_a_mistake_in_an_added_block_has_its_line_and_a_hint(
     assert texts(checked(tmp_path, FILE.replace(*wrong))) == [(line, what, hint)]
 
 
-def test_one_run_reports_mistakes_of_added_and_own_blocks(put: Callable[..., None], tmp_path: Path) -> None:
+def test_mistakes_in_added_blocks_and_in_lakefeeds_blocks_are_reported_in_one_run(
+    put: Callable[..., None], tmp_path: Path
+) -> None:
     put()
     text = FILE.replace("  url: https://pager.example.org\n", "").replace("1 minute", "often")
     assert [what for _, what, _ in texts(checked(tmp_path, text.replace("name: taxi\n", "")))] == [

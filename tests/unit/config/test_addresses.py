@@ -42,7 +42,7 @@ def test_a_wrong_path_is_refused(written: str) -> None:
         storage_path(written)
 
 
-def test_a_tilde_is_the_users_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_tilde_in_a_path_is_the_users_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert storage_path("~/lake") == f"file://{tmp_path}/lake"
 
@@ -56,7 +56,7 @@ def test_the_default_catalog_of_a_folder_is_a_file_in_it() -> None:
     assert other.sqlite_file == Path("/elsewhere/c.db")
 
 
-def test_a_warehouse_fits_the_type_of_its_catalog() -> None:
+def test_a_warehouse_that_does_not_fit_the_type_of_its_catalog_is_refused() -> None:
     with pytest.raises(ValidationError, match="starts with jdbc:"):
         Catalog.model_validate({"warehouse": "s3://lake/warehouse"})
     rest = Catalog.model_validate({"type": "rest", "uri": "http://catalog", "warehouse": "/team/lake"})
@@ -67,7 +67,7 @@ def test_a_warehouse_fits_the_type_of_its_catalog() -> None:
         Catalog.model_validate({"warehouse": "/data/a#b"})
 
 
-def test_a_folder_in_the_environment_is_enough_for_a_catalog() -> None:
+def test_a_warehouse_folder_in_the_environment_is_enough_for_the_catalog_lake() -> None:
     found = Connections.from_environment({"LAKEFEED_WAREHOUSE": "/data/lake"}).catalogs["lake"]
     assert found.sqlite_file == Path("/data/lake/catalog.db")
     assert not Connections.from_environment({"LAKEFEED_WAREHOUSE": "s3://lake/warehouse"}).catalogs
@@ -115,7 +115,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     (many(["hits", "hits_dead"], dead_letters={"table": "lake.shop.{topic}_dead"}), MIXED),
     (many(["hits.a", "hits_a"]), "two sinks cannot write to it"),
     (many(["Hits", "hits"]), "two sinks cannot write to it"),
-    # Both topics give one feed name, so their dead letters could not be distinguished.
+    # Both topics lead to the same feed name, so their dead letters could not be distinguished.
     (
         many(
             ["hits.a", "hits_a"],

@@ -67,7 +67,7 @@ def test_columns_that_iceberg_refuses_are_found(reading: Reader, ddl: str, setti
     [found] = reading(text)[1]
     assert (found.key, found.severity) == (key, "error")
     assert what in found.what
-    # With a transform, which may rename and cast columns, they are not checked.
+    # With a transform, which may rename and cast columns, the declared columns are not checked.
     assert reading(f"{text}transform: {{sql: SELECT 1 AS id FROM taxi}}\n")[1] == []
 
 

@@ -73,7 +73,7 @@ def test_a_rest_catalog_has_a_login_and_vended_credentials() -> None:
     }
     assert expected.items() <= spark.items()
     assert catalog.secrets() == {"credential": SecretStr(f"id:{SECRET}")}
-    # pyiceberg uses the same names.
+    # pyiceberg uses the same names of properties as Iceberg in Spark.
     assert _catalog_properties(catalog, region="eu-west-1") == {**expected, "credential": f"id:{SECRET}"}
 
 

@@ -13,7 +13,7 @@ def with_settings(*lines: str) -> str:
     return GOOD.replace(TABLE, TABLE + "".join(f"    {line}\n" for line in lines))
 
 
-def test_a_table_has_a_format_version_and_a_branch_with_an_audit(accepted: Acceptor) -> None:
+def test_settings_for_format_version_branch_and_audit_are_accepted(accepted: Acceptor) -> None:
     checks = "rows: {at_least: 1}, fresh: {column: at, within: 1 hour}, null_share: {zone: 0.1}, unique: [[id]]"
     publish = f"publish: {{when: 10 minutes, on_failure: continue, expect: {{{checks}}}}}"
     sink = accepted(with_settings("format_version: 3", "branch: staging", publish)).sink.iceberg
@@ -70,7 +70,7 @@ def test_a_table_for_each_topic_cannot_be_published_by_time(reading: Reader) -> 
 
 
 @pytest.mark.parametrize(("when", "seconds"), [("each batch", 0), ("command", None), ("2 hours", 7200)])
-def test_publish_has_a_time_unless_a_command_publishes(when: str, seconds: int | None) -> None:
+def test_publish_has_an_interval_unless_only_the_command_publishes(when: str, seconds: int | None) -> None:
     assert Publish(when=when).seconds == seconds
 
 

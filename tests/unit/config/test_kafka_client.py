@@ -79,7 +79,7 @@ def test_a_wrong_login_is_refused(block: dict[str, object], message: str) -> Non
         KafkaLogin.model_validate(block)
 
 
-def test_a_login_in_options_too_is_refused() -> None:
+def test_a_login_that_options_also_set_is_refused() -> None:
     source = {"bootstrap_servers": "b:9093", "topics": ["t"], "login": {"oauth": OAUTH}}
     assert KafkaSource.model_validate(source).client_options["kafka.sasl.mechanism"] == "OAUTHBEARER"
     with pytest.raises(ValidationError, match="login and options both set"):
@@ -164,7 +164,7 @@ def test_a_missing_jar_for_msk_iam_is_a_warning(reading: Reader) -> None:
     assert reading(login + "spark: {spark.jars.packages: 'software.amazon.msk:aws-msk-iam-auth:2.3.2'}\n")[1] == []
 
 
-def test_the_defaults_are_allowed() -> None:
+def test_lakefeeds_default_client_settings_are_allowed() -> None:
     assert consumer_problems(CONSUMER_DEFAULTS) == []
     assert producer_problems(PRODUCER_DEFAULTS) == []
     assert all(key.startswith(PREFIX) for key in [*CONSUMER_DEFAULTS, *PRODUCER_DEFAULTS])

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_generated_documents_are_up_to_date() -> None:
-    # In a new process, since click caches the help of a command that another test has called.
+    # Run the tool in a new process, since click caches the help of a command that another test has called.
     command = [sys.executable, "-m", "tools.generate_docs", "--check"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -23,7 +23,7 @@ def definition(name: str) -> dict[str, Any]:
     return found
 
 
-def test_the_schema_requires_exactly_one_kind() -> None:
+def test_the_schema_requires_exactly_one_kind_of_sink() -> None:
     block, words = definition("SinkChoice")["anyOf"]
     assert block["oneOf"] == [{"required": [kind]} for kind in SinkChoice.kinds()]
     assert words == {"enum": ["memory", "console"]}

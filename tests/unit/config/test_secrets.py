@@ -22,7 +22,7 @@ from lakefeed_deploy.cli import conf
 from tests.support.pipeline_text import ENVIRONMENT, GOOD, TOPICS, Acceptor, Reader
 
 SECRET = ENVIRONMENT["THE_SECRET"]
-# Blocks whose keys are free; the names of these keys do not show that their values are secret.
+# Blocks in which users choose the keys; the names of these keys do not show that their values are secret.
 FREE = {
     "source.kafka": f"{TOPICS}    options: {{kafka.client.id: '${{THE_SECRET}}'}}\n",
     "catalogs": "catalogs: {a: {type: rest, uri: 'https://h', properties: {header.X-Sesame: '${THE_SECRET}'}}}\n",
@@ -38,7 +38,7 @@ def text_with(block: str) -> str:
 
 
 @pytest.mark.parametrize("block", FREE)
-def test_a_free_value_from_a_variable_is_a_secret(reading: Reader, block: str) -> None:
+def test_a_value_from_a_variable_under_a_free_key_is_a_secret(reading: Reader, block: str) -> None:
     config, found = reading(text_with(block))
     assert [each for each in found if each.severity == "error"] == []
     assert config is not None
@@ -215,7 +215,7 @@ def test_the_list_of_secret_settings_is_complete() -> None:
 
 @pytest.mark.parametrize("place", SECRETS, ids=".".join)
 def test_a_secret_in_any_setting_is_known_and_not_shown(place: tuple[str, ...], tmp_path: Path) -> None:
-    """The file has only this setting, so the rules of its block report problems."""
+    """The file has only one setting, so the rules of its block report problems."""
     free = shape.free_form(shape.at(pipeline_model(), place)) is not None
     values: Any = {"a.b": "${CANARY}", "c": ["${CANARY}"]} if free else "${CANARY}"
     for part in reversed(place):
@@ -232,7 +232,7 @@ def test_a_secret_in_any_setting_is_known_and_not_shown(place: tuple[str, ...], 
 
 
 def test_a_public_setting_is_shown(tmp_path: Path) -> None:
-    """So the test above can fail."""
+    """Show that a public setting is visible in the repr, so that the absence of the secret in the test above counts."""
     path = tmp_path / "p.yaml"
     path.write_text(GOOD.replace("lake.nyc.trips", "lake.nyc.${CANARY}"))
     reading = read(path, environment={**ENVIRONMENT, "CANARY": "seen"})

@@ -45,7 +45,7 @@ def own(authority: Authority) -> Signed:
     return authority.sign("own")
 
 
-def test_declared_authorities_are_added_to_the_systems(authority: Authority, tmp_path: Path) -> None:
+def test_declared_authorities_are_added_to_the_authorities_of_the_system(authority: Authority, tmp_path: Path) -> None:
     before = len(trust.client_context().get_ca_certs())
     trust.declare(Tls(ca_file=authority.file))
     other = Authority(tmp_path, "another pipeline's")
@@ -57,7 +57,9 @@ def test_declared_authorities_are_added_to_the_systems(authority: Authority, tmp
     assert len(trust.client_context(authority.file.read_text()).get_ca_certs()) == 1
 
 
-def test_the_environment_names_certificates(authority: Authority, own: Signed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_certificates_are_read_from_the_files_that_the_environment_names(
+    authority: Authority, own: Signed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert trust.current() == Certificates()
     assert trust.authorities_file() is None
     monkeypatch.setenv("LAKEFEED_CA_FILE", str(authority.file))
@@ -113,7 +115,7 @@ def test_postgresql_verifies_with_the_declared_authorities(authority: Authority)
     assert pgjdbc_properties({"sslmode": "verify-full"}) == {"sslfactory": "org.postgresql.ssl.DefaultJavaSSLFactory"}
     assert pgjdbc_properties({"ssl": "true"}) != {}
     assert libpq_options({"sslmode": "verify-full"}, where="db")["sslrootcert"] == trust.authorities_file()
-    # A URL's own settings win; a URL that verifies nothing stays so.
+    # The parameters of a URL win over the declared authorities; a URL without verification stays without it.
     for options in ({"sslmode": "verify-full", "sslrootcert": "/own.pem"}, {"sslmode": "require"}, {}):
         assert pgjdbc_properties(options) == {}
         assert libpq_options(options, where="db").get("sslrootcert") in (None, "/own.pem")

@@ -25,7 +25,7 @@ def test_an_upsert_deletes_by_tombstones_and_by_a_column(accepted: Acceptor) -> 
     assert (rule.tombstones, rule.columns, rule.keys) == (True, (("op", ("d",)),), ("id",))
 
 
-def test_debezium_deletes_by_op_and_without_decode_key_not_by_tombstones(accepted: Acceptor) -> None:
+def test_debezium_without_decode_key_deletes_by_op_and_not_by_tombstones(accepted: Acceptor) -> None:
     rule = delete_rule(accepted(UPSERT.replace("decode:\n", "decode:\n  envelope: debezium\n  on_null: skip\n")))
     assert rule is not None
     assert (rule.tombstones, rule.columns) == (False, (("debezium_op", ("d",)),))

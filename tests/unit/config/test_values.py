@@ -41,7 +41,7 @@ def test_a_trigger_is_converted_to_seconds() -> None:
         trigger_seconds("available-now")
 
 
-def test_only_real_time_has_an_interval() -> None:
+def test_only_the_trigger_real_time_has_an_interval() -> None:
     assert interval_of("1 second") is None
     assert interval_of("real-time") == "1 minute"
     assert interval_of("real-time, 10 seconds") == "10 seconds"

@@ -50,7 +50,7 @@ def full_monitor() -> FeedMonitor:
     return monitor
 
 
-def test_progress_that_is_read_back_from_json_is_the_same() -> None:
+def test_progress_read_back_from_json_equals_the_original() -> None:
     monitor = full_monitor()
     with monitor.batch(4, [OffsetRange("t", 0, 5, 9)]):
         document = json.loads(json.dumps(monitor.snapshot().as_dict()))

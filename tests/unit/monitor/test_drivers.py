@@ -20,7 +20,7 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path))
 
 
-def test_a_drivers_file_shows_its_run_and_only_its_user_can_read_it() -> None:
+def test_a_drivers_file_describes_the_run_and_is_readable_only_by_the_user() -> None:
     with announced(
         this_driver(), feed="taxi", identity="taxi\nx", since=5.0, url="http://127.0.0.1:1", token="t"
     ) as note_fence:
@@ -102,7 +102,7 @@ def test_a_user_without_a_home_can_run_a_feed(monkeypatch: pytest.MonkeyPatch) -
         assert all_drivers() == []
 
 
-def test_a_killed_driver_leaves_its_file_and_does_not_run() -> None:
+def test_the_file_of_a_killed_driver_remains_and_shows_that_the_driver_does_not_run() -> None:
     code = """
 import os
 from lakefeed.monitor.drivers import announced
@@ -116,7 +116,7 @@ with announced(this_driver(), feed="taxi", identity="taxi", since=1.0):
     assert not found.is_running
 
 
-def test_the_end_of_a_replaced_driver_leaves_its_successors_file() -> None:
+def test_a_replaced_driver_that_ends_keeps_the_file_of_the_new_driver() -> None:
     first, second = this_driver(), this_driver().model_copy(update={"pid": 1})
     with announced(first, feed="taxi", identity="taxi", since=1.0):
         later = announced(second, feed="taxi", identity="taxi", since=2.0)
@@ -154,7 +154,7 @@ def test_a_process_of_another_container_or_boot_is_not_the_driver() -> None:
     assert found is not None
     running = found.model_copy(update={"ended": None})
     assert (running.is_here, running.is_running) == (True, True)
-    # Another container may share home and host name; another process has its driver's id here.
+    # Another container may share the home folder and the host name, but its process ids mean other processes here.
     assert not running.model_copy(update={"pid_namespace": "pid:[1]"}).is_here
     rebooted = running.model_copy(update={"boot": "another", "pid_namespace": "pid:[1]"})
     assert (rebooted.is_here, rebooted.is_running) == (True, False)

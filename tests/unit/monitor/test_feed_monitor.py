@@ -47,7 +47,7 @@ def test_lag_is_split_into_unread_and_read_but_not_committed() -> None:
     assert monitor.snapshot().state == "waiting"
 
 
-def test_a_failed_batch_leaves_the_lag_as_before() -> None:
+def test_a_failed_batch_does_not_change_the_lag() -> None:
     monitor = monitor_at(Clock())
     monitor.begin(sink="", fence=None, position=[OffsetRange("t", 0, 0, 100)])
     monitor.observe_ends({("t", 0): 500})
@@ -91,7 +91,7 @@ def test_phases_are_measured_within_a_batch_only() -> None:
     assert list(stopwatch.seconds) == ["write sink", "write"]
 
 
-def test_spark_is_asked_for_tasks_only_in_a_long_batch_and_once_a_second() -> None:
+def test_spark_is_asked_for_tasks_only_in_long_batches_and_at_most_once_a_second() -> None:
     clock, asked = Clock(), []
     monitor = monitor_at(clock)
 
@@ -170,7 +170,7 @@ def test_a_driver_hangs_if_its_loop_has_not_turned_for_a_minute() -> None:
     clock = Clock()
     monitor = monitor_at(clock)
     clock.now += 10 * HANGS_AFTER_SECONDS
-    assert not monitor.snapshot().hangs  # It is still starting.
+    assert not monitor.snapshot().hangs  # The loop of a starting driver has not turned yet.
     monitor.tick()
     clock.now += HANGS_AFTER_SECONDS - 1
     assert not monitor.snapshot().hangs
@@ -180,7 +180,7 @@ def test_a_driver_hangs_if_its_loop_has_not_turned_for_a_minute() -> None:
     assert not monitor.snapshot().hangs
 
 
-def test_the_last_error_has_its_hint_but_of_a_foreign_error_only_the_class() -> None:
+def test_the_last_error_has_text_and_hint_if_it_is_lakefeeds_and_else_only_the_class() -> None:
     monitor = monitor_at(Clock())
 
     def fail(error: Exception) -> None:

@@ -17,7 +17,7 @@ OFFSETS = st.integers(0, 2**40) | st.none()
     ("known", "lags"),
     [
         ({"read": 80, "committed": 70}, (20, 10, 30)),
-        ({"committed": 70}, (30, None, 30)),  # A group has only committed offsets.
+        ({"committed": 70}, (30, None, 30)),  # A consumer group has committed offsets, but no read ones.
         ({}, (None, None, None)),
     ],
 )
@@ -29,7 +29,7 @@ def test_the_lag_of_a_partition_is_the_sum_of_unread_and_uncommitted_offsets(
 
 
 @given(OFFSETS, OFFSETS, OFFSETS)
-def test_a_lag_is_never_negative_and_its_parts_make_the_whole(
+def test_a_lag_is_never_negative_and_is_the_sum_of_its_parts(
     end: int | None, read: int | None, committed: int | None
 ) -> None:
     part = PartitionLag(topic="t", partition=0, end=end, read=read, committed=committed)
@@ -63,10 +63,10 @@ def test_the_age_of_a_record_counts_from_the_first_observation_of_it() -> None:
     ends = EndTimes()
     ends.observe(100, at=1000.0)
     ends.observe(200, at=1010.0)
-    assert ends.age(99, now=1020.0) is None  # The first observation includes it, so it may have any age.
+    assert ends.age(99, now=1020.0) is None  # The first observation includes record 99, which may have any age.
     assert ends.age(199, now=1020.0) == 10.0
-    assert ends.age(149, now=1020.0) == 10.0  # It may have come just before the second observation.
-    assert ends.age(200, now=1020.0) == 0.0  # There is no such record yet.
+    assert ends.age(149, now=1020.0) == 10.0  # Record 149 may have come just before the second observation.
+    assert ends.age(200, now=1020.0) == 0.0  # There is no record 200 yet.
 
 
 def test_the_age_of_a_record_after_an_idle_time_counts_from_its_arrival() -> None:
@@ -89,7 +89,7 @@ def test_the_age_of_the_lag_after_idle_minutes_counts_from_the_planning_of_the_b
         clock[0] += 3.0
         assert monitor.snapshot().lag_seconds == 3.0
         clock[0] += 2.0
-    # When the batch was planned, 1,000 records were there; the batch read 100 of them.
+    # When the batch was planned, the topic had 1,000 new records; the batch read 100 of these.
     monitor.finish(batch(3, at=clock[0], seconds=5.5), ends={("t", 0): 1200})
     assert monitor.snapshot().lag_seconds == 5.5
 
@@ -105,7 +105,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_the_age_of_the_lag_is_never_too_high_and_too_low_by_at_most_one_observation(
+def test_the_age_of_the_lag_is_never_too_high_and_at_most_one_observation_too_low(
     steps: list[tuple[str, int, float]],
 ) -> None:
     """Produce, idle and consume at random."""
@@ -125,7 +125,7 @@ def test_the_age_of_the_lag_is_never_too_high_and_too_low_by_at_most_one_observa
         assert part.seconds <= true + 1e-6
         assert monitor.snapshot().lag_seconds == part.seconds
         if part.lag:
-            # The first look after the record came has seen the record.
+            # The first look after the arrival of the record has seen the record.
             found = next(at for at in looks if at >= came[first])
             assert part.seconds >= clock[0] - found - 1e-6
 

@@ -68,7 +68,7 @@ def test_a_backfill_lands_records_below_the_position_that_the_table_lacks_and_th
     assert found.offsets == len(absent & there)
 
 
-def test_a_second_backfill_lands_only_the_rest() -> None:
+def test_a_second_backfill_lands_only_records_that_the_first_did_not_land() -> None:
     topics = described({0: (0, 100)})
     first = of(position({0: 80}, [(0, 50, 80)]), topics, BackfillRequest())
     assert first.ranges == (OffsetRange(TOPIC, 0, 0, 50),)
@@ -113,7 +113,7 @@ def test_a_backfill_is_refused_if_the_tables_offsets_are_unknown() -> None:
         of(unknown, described({0: (0, 100)}), BackfillRequest())
 
 
-def test_missing_records_of_a_recreated_topic_are_gone() -> None:
+def test_missing_records_of_a_recreated_topic_are_reported_as_gone() -> None:
     other = described({0: (0, 100)}, topic_id="id-two")
     found = of(position({0: 50}, [(0, 20, 50)]), other, BackfillRequest())
     assert (found.ranges, found.gone) == ((), (OffsetRange(TOPIC, 0, 0, 20),))

@@ -44,7 +44,7 @@ def config(**changes: Any) -> PipelineConfig:
 
 
 class Server:
-    """A dashboard that gives these answers and records the requests."""
+    """A fake dashboard that gives the declared answers and records the requests."""
 
     url = "http://127.0.0.1:1"
 
@@ -104,7 +104,7 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path))
 
 
-def test_a_request_names_the_user_to_a_driver_on_this_machine_and_not_to_a_dashboard() -> None:
+def test_a_request_names_the_user_only_to_a_driver_on_this_machine() -> None:
     server = Server((202, {"event": event(number=7).as_dict()}), (202, {"event": event(number=8).as_dict()}))
     assert feed(server, driver()).request("pause", reason="repair", trigger=None).number == 7
     feed(server).request("stop")
@@ -130,7 +130,7 @@ def test_the_servers_status_chooses_the_class_of_a_refusal(status: int, error: t
         feed(Server((status, {"error": "the feed is not paused", "hint": "no"}))).request("resume")
 
 
-def test_waiting_for_a_request_ends_with_the_event_that_reports_its_outcome() -> None:
+def test_a_wait_for_a_request_ends_at_the_event_with_the_outcome() -> None:
     after_restart = [{"number": 9, "kind": "note"}, {"number": 10, "kind": "paused", "message": "paused by anna"}]
     server = Server(events=[[{"number": 8, "kind": "note"}], after_restart])
     assert feed(server).wait_for("pause", event(number=7)).message == "paused by anna"
@@ -139,7 +139,7 @@ def test_waiting_for_a_request_ends_with_the_event_that_reports_its_outcome() ->
         feed(Server(events=[[{"number": 9, "kind": "failed"}]])).wait_for("pause", event(number=7))
 
 
-def test_waiting_for_a_run_elsewhere_ends_with_its_event_or_when_its_dashboard_has_gone() -> None:
+def test_a_wait_for_a_run_in_another_process_ends_at_the_event_or_when_the_dashboard_is_gone() -> None:
     feed(Server(events=[[], [{"number": 3, "kind": "ended"}]])).wait_for_end()
     feed(Server(events=[[]])).wait_for_end()
     with pytest.raises(JobFailed, match="no disk"):
@@ -152,11 +152,13 @@ def test_waiting_for_a_run_elsewhere_ends_with_its_event_or_when_its_dashboard_h
         ({"ended": "ended", "ended_at": 2.0}, None),
         ({"ended": "failed", "ended_at": 2.0}, "ended with an error"),
         ({"started": "another process"}, "was killed or has crashed"),
-        # Another driver has taken the feed over.
+        # The later start time shows that another driver has taken over the feed.
         ({"since": 3.0, "ended": "failed"}, None),
     ],
 )
-def test_a_drivers_file_has_the_end_of_a_run_on_this_machine(changes: dict[str, Any], failure: str | None) -> None:
+def test_the_file_of_a_driver_on_this_machine_shows_how_the_run_ended(
+    changes: dict[str, Any], failure: str | None
+) -> None:
     leave(driver(**changes))
     waiting = feed(Server(), driver())
     if failure is None:

@@ -81,7 +81,7 @@ def test_all_paths_have_the_same_answer_without_the_token(endpoint: Served, path
     assert (status, text) == (401, '{"error":"a login is required"}')
 
 
-def test_another_name_for_this_machine_is_refused(endpoint: Served) -> None:
+def test_a_request_with_another_host_name_is_refused(endpoint: Served) -> None:
     status, text = get(endpoint, "/progress", Authorization=f"Bearer {endpoint.token}", Host="evil.example:80")
     assert (status, "hidden-name" in text) == (421, False)
 

@@ -1,4 +1,4 @@
-"""Packages add followers of a run; a broken follower is named, and all end at the same time."""
+"""Packages add followers of a run; a broken follower is named, and all followers end at the same time."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -102,7 +102,7 @@ def test_a_follower_sees_its_block_and_the_end_of_the_run(put: Any) -> None:
 
 @pytest.mark.waits
 def test_followers_end_at_the_same_time(put: Any) -> None:
-    """These two followers wait for each other; if they ended one after the other, they would wait forever."""
+    """The two followers wait for each other at their ends, so ending them one after the other would take forever."""
     module = put("one = stranger_pager:wait\ntwo = stranger_pager:wait")
     with following(run_of(FeedMonitor("taxi"))):
         pass
@@ -126,7 +126,7 @@ def test_a_follower_that_cannot_be_loaded_is_named_once_and_the_run_continues(
     assert module.SEEN == [(None, False, "ended")]
 
 
-def test_the_start_fails_if_a_follower_cannot_be_loaded_whose_block_is_in_the_file(put: Any) -> None:
+def test_the_start_fails_if_the_follower_of_a_block_in_the_file_cannot_be_loaded(put: Any) -> None:
     module = put("pager = stranger_pager:nothing\nreport = stranger_pager:call")
     monitor = FeedMonitor("taxi")
     with pytest.raises(ConfigError, match="'pager'") as error, following(run_of(monitor, pager={"number": 7})):

@@ -32,7 +32,7 @@ def topic(*bounds: tuple[int, int]) -> dict[str, TopicDescription | None]:
 
 
 class Times:
-    """Returns each record's offset as its time in seconds; records the offsets of the call."""
+    """Returns each record's offset as its time in seconds; stores the offsets with which it was called."""
 
     def __init__(self) -> None:
         self.asked: dict[Partition, int] = {}
@@ -42,7 +42,7 @@ class Times:
         return {key: float(offset) for key, offset in offsets.items()}
 
 
-def test_record_times_are_read_only_of_partitions_that_are_behind() -> None:
+def test_record_times_are_read_only_for_partitions_that_are_behind() -> None:
     times = Times()
     position = {("t", 0): 100, ("t", 1): 40}
     lags = lag_of(position, topic((0, 100), (0, 50)), start=EARLIEST, source=SOURCE, times=times, now=100.0)
@@ -108,13 +108,13 @@ def test_the_lag_is_unknown_if_the_topic_ends_before_the_position(start: Startin
     assert (lag.end, lag.lag, lag.seconds) == (50, None, None)
 
 
-def test_without_partitions_a_lag_is_unknown() -> None:
+def test_a_lag_without_partitions_is_unknown() -> None:
     lag = Lag(name="f", kind="feed", partitions=())
     assert (lag.records, lag.seconds, lag_lines(lag)[0]) == (None, None, "f: lag unknown")
 
 
 def test_the_position_is_read_before_the_end_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here the position and the topic advance at every call; in the wrong order the lag would be negative."""
+    """The position and the topic's end advance at every call, so that the wrong order would make the lag negative."""
     clock = count(10)
     monkeypatch.setattr(
         live_status, "_ledger", lambda *_: (LedgerFacts(known=FeedOffsets(offsets={KEY: next(clock)})), ())

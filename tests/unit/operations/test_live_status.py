@@ -124,14 +124,14 @@ def test_a_run_has_ended_or_failed_although_its_last_commit_is_recent(
     end: Literal["ended", "failed"], alive: bool
 ) -> None:
     assert state_of(ledger(55), process=driver(ended=end, alive=alive)) == end
-    # A rewind has its own fence, and a run with --batch has none.
+    # A rewind takes a fence of its own, and a run with --batch none: neither means that a new driver runs.
     assert state_of(ledger(55, fence="2 rewind"), process=driver(ended=end, alive=alive)) == end
     assert state_of(ledger(55), process=driver(ended=end, alive=alive, fence=None, begun=False)) == end
     assert state_of(ledger(5, fence="2 b"), process=driver(ended=end, alive=alive)) == "probably running"
     assert state_of(ledger(5), process=driver(ended=end, alive=alive, fence=None)) == "probably running"
 
 
-def test_the_ledger_says_what_has_landed_the_changes() -> None:
+def test_the_ledger_shows_how_the_changes_were_landed() -> None:
     assert ledger(1, 2).upserts is None
     indexed = [replace(commit, upserts=Upserts()) for commit in ledger(1, 2).commits]
     merged = replace(indexed[1], merged_because="the batch reads records again")
@@ -197,7 +197,7 @@ def test_feeds_with_different_brokers_have_different_identities() -> None:
     assert identity_of(first) != identity_of(second)
 
 
-def test_commits_of_another_driver_outweigh_a_killed_driver_on_this_machine() -> None:
+def test_newer_commits_of_another_driver_decide_over_a_killed_driver_on_this_machine() -> None:
     assert state_of(ledger(5), process=driver(alive=False)) == "killed"  # The killed driver committed just before.
     assert state_of(ledger(5), process=driver(alive=False, fence=None)) == "killed"
     assert state_of(ledger(5, fence="2 b"), process=driver(alive=False)) == "probably running"
@@ -226,7 +226,7 @@ def test_commits_and_lag_decide_the_state_without_a_driver(
     ages: tuple[float, ...], lag: int | None, expected: RunState
 ) -> None:
     assert state_of(ledger(*ages), lag=lag) == expected
-    # The homes of two machines may be shared: a driver's file from there says nothing about processes here.
+    # Two machines may share a home folder: a file of a driver on the other machine says nothing about processes here.
     assert state_of(ledger(*ages), process=driver(alive=False, host="there"), lag=lag) == expected
 
 
@@ -238,7 +238,7 @@ def test_the_rate_counts_only_commits_of_the_newest_driver() -> None:
     assert mixed.rate == 10.0
 
 
-def test_a_commit_after_the_death_of_a_driver_without_a_fence_is_another_drivers() -> None:
+def test_a_commit_after_a_driver_without_a_fence_died_comes_from_another_driver() -> None:
     gone = driver(alive=False, fence=None).model_copy(update={"alive_at": NOW - 60})
     # The killed driver's last commit may be later than its file says, by at most the file's update interval.
     assert state_of(ledger(80), process=gone) == "killed"
@@ -253,7 +253,7 @@ def test_the_checkpoint_decides_the_state_if_the_sink_stores_no_commits() -> Non
     assert state_of(by_checkpoint(2000), lag=5) == "probably stopped"
 
 
-def test_the_state_of_a_failed_table_is_failed_although_the_driver_runs_others() -> None:
+def test_the_state_of_a_failed_table_is_failed_although_the_driver_runs_other_tables() -> None:
     answer = ANSWER.model_copy(update={"fence": None, "failed_tables": {"orders": "the table\x1b[2J is gone"}})
 
     def seen(topic: str) -> tuple[RunState, str]:

@@ -42,7 +42,7 @@ def test_a_page_is_found_by_name_and_path() -> None:
         assert path_of(name) == "design/schema-evolution.md"
 
 
-def test_each_page_has_a_topic_and_a_description_of_its_own() -> None:
+def test_each_page_has_a_unique_topic_and_a_unique_description() -> None:
     assert len(TOPICS) == len(PAGES)
     descriptions = {page.topic: page.description for page in PAGES}
     assert {topic: text for topic, text in descriptions.items() if not 20 < len(text) < 260} == {}
@@ -113,7 +113,7 @@ def test_a_terminal_cuts_no_cell_of_a_table(width: int) -> None:
         assert shown.getvalue().count("…") == text.count("…"), path
 
 
-def test_the_pages_are_html_files_whose_links_and_pictures_lead_to_files(tmp_path: Path) -> None:
+def test_pages_are_written_as_html_with_working_links_and_pictures(tmp_path: Path) -> None:
     opened = pages.write_pages(page_folder(), tmp_path, "exactly-once.md")
     assert opened == tmp_path / "docs" / "exactly-once.html"
     text = opened.read_text("utf-8")
@@ -142,7 +142,7 @@ def test_a_wheel_contains_all_pages(tmp_path: Path) -> None:
 
 
 def calls(text: str) -> set[str]:
-    """Return the topics that calls of ``page_command`` pass."""
+    """Return the topics with which a module's source calls ``page_command``."""
     return {
         str(node.args[0].value)
         for node in ast.walk(ast.parse(text))
@@ -176,7 +176,7 @@ def strings(text: str) -> list[str]:
 
 
 def test_messages_name_pages_by_command_and_not_by_file() -> None:
-    """A setting's docstring is a message, too: the reference and the JSON Schema show it."""
+    """A setting's docstring is a message, too, because the reference and the JSON Schema show the docstring."""
     found = {
         (file.name, text)
         for file in PACKAGE.rglob("*.py")

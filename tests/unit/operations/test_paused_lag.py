@@ -46,7 +46,7 @@ def test_the_broker_is_asked_for_end_offsets_only_while_the_feed_is_paused() -> 
         request = monitor.control.take()
         assert request is not None
         monitor.control.paused(request.pause)
-        # Three looks: the broker answers, fails, and answers again.
+        # The feed looks three times: the broker answers, fails, and answers again.
         until(lambda: monitor.snapshot().lag == 15)
 
 

@@ -66,14 +66,14 @@ CAUSED: dict[str, tuple[str, list[str]]] = {
 
 
 @pytest.mark.parametrize("case", CAUSED)
-def test_no_mistake_causes_another(reading: Reader, case: str) -> None:
+def test_one_mistake_does_not_cause_reports_of_further_mistakes(reading: Reader, case: str) -> None:
     dashboard, expected = CAUSED[case]
     _, found = reading(GOOD.replace("checkpoint:", f"dashboard: {{{dashboard}}}\ncheckpoint:"))
     assert sorted(each.key.removeprefix("dashboard.") for each in found) == sorted(expected)
 
 
 @pytest.mark.parametrize("case", HIDDEN)
-def test_no_mistake_hides_another(reading: Reader, case: str) -> None:
+def test_one_mistake_does_not_hide_another_mistake(reading: Reader, case: str) -> None:
     replacements, expected = HIDDEN[case]
     text = GOOD
     for old, new in replacements:
@@ -136,7 +136,7 @@ def test_fifteen_thousand_unknown_keys_are_refused_within_seconds(reading: Reade
 
 
 @pytest.mark.parametrize("place", ["name: taxi", "topics: [trips]", "table: lake.nyc.trips", "checkpoint:"])
-def test_a_name_of_any_length_makes_a_short_message(reading: Reader, place: str) -> None:
+def test_the_error_for_a_very_long_name_is_short(reading: Reader, place: str) -> None:
     _, found = reading(GOOD.replace(place, place[:-1] + "a" * 100_000 + place[-1]))
     assert found
     assert all(len(each.what) < 1000 for each in found)

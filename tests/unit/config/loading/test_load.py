@@ -366,7 +366,7 @@ class TestFormats:
         assert hint is None or hint in (problem.hint or "")
         assert problem.line is not None
 
-    def test_a_pattern_requires_a_subject_for_keys_too(self, reading: Reader) -> None:
+    def test_topics_pattern_requires_a_subject_for_keys_too(self, reading: Reader) -> None:
         blocks = "  json_schema: {registry: http://127.0.0.1:1}\n  key: {protobuf: {registry: http://127.0.0.1:1}}\n"
         text = GOOD.replace(TOPICS, "    topics_pattern: tr.*\n")
         _, found = reading(text, replace=(self.AVRO, blocks))

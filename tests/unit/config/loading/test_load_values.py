@@ -47,10 +47,12 @@ class TestValues:
         assert found[0].what == "unknown option 'on'"
 
     @pytest.mark.parametrize("raw", ["decode: raw", "decode:\n  raw:", "decode: {raw: {}}"])
-    def test_a_kind_without_settings_has_short_forms(self, accepted: Acceptor, raw: str) -> None:
+    def test_a_kind_without_settings_can_be_written_in_short_forms(self, accepted: Acceptor, raw: str) -> None:
         assert accepted(replace=(f"decode:\n  avro:\n{REGISTRY.rstrip()}", raw)).decode.kind == "raw"
 
-    def test_relative_paths_start_at_the_files_folder(self, accepted: Acceptor, tmp_path: Path) -> None:
+    def test_relative_paths_are_relative_to_the_folder_of_the_pipeline_file(
+        self, accepted: Acceptor, tmp_path: Path
+    ) -> None:
         (tmp_path / "s.avsc").write_text("{}")
         config = accepted(replace=(REGISTRY, "    schema_file: s.avsc\n"))
         assert config.decode.avro.schema_file == tmp_path / "s.avsc"
@@ -84,7 +86,7 @@ class TestSecrets:
     def test_no_message_repeats_a_secret(self, reading: Reader, block: str) -> None:
         _, found = reading(f"{GOOD}{block}\n")
         assert found
-        # Here the loader expects a block and not a secret, so it cannot recognize one.
+        # The key s3 expects a block, so the loader cannot recognize that the text is a secret.
         if block != "s3: hunter2hunter2":
             assert self.SECRET not in "\n".join(map(str, found))
 
@@ -103,6 +105,6 @@ class TestSecrets:
         assert self.SECRET not in "\n".join(map(str, found))
 
 
-def test_a_public_property_with_a_word_for_secrets_is_accepted(accepted: Acceptor) -> None:
+def test_a_public_property_whose_name_contains_a_word_for_secrets_is_accepted(accepted: Acceptor) -> None:
     properties = "{client.credentials-provider: a.B, token-exchange-enabled: false, oauth2-server-uri: 'http://h'}"
     accepted(f"{GOOD}catalogs: {{lake: {{type: rest, uri: 'http://h', properties: {properties}}}}}\n")

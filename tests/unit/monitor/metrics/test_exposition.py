@@ -39,7 +39,7 @@ def batch(number: int, **figures: Any) -> FinishedBatch:
 
 
 def monitor_of(feed: str = "taxi", *, topic: str = "trips", partitions: int = 2) -> FeedMonitor:
-    """Return the monitor of a feed that has committed a batch; 400 offsets of each partition are left."""
+    """Return the monitor of a feed that has committed a batch; each partition has 400 uncommitted offsets."""
     clock = Clock()
     monitor = FeedMonitor(feed, clock=clock)
     spans = [OffsetRange(topic, number, 0, 100) for number in range(partitions)]
@@ -159,7 +159,7 @@ def test_the_number_of_series_for_reasons_of_dead_letters_is_limited() -> None:
     assert sum(counts.values()) == value(found, "lakefeed_dead_letters_total") == 503
 
 
-def test_the_number_of_series_for_partitions_is_limited_and_sums_include_all_partitions() -> None:
+def test_only_some_partitions_have_series_and_sums_include_all_partitions() -> None:
     reading = FeedReading.of(monitor_of(partitions=50), MetricSettings(partitions=3))
     found = series(parsed(metrics_text([reading]).body))
     assert len([name for name, _ in found if name == "lakefeed_partition_lag_offsets"]) == 3
@@ -210,7 +210,7 @@ def test_the_texts_of_several_drivers_are_merged(accept: str, parse: Any) -> Non
     assert len(found) == len(alone) + 2
 
 
-def test_a_driver_cannot_put_other_lines_into_the_text() -> None:
+def test_lines_that_are_no_metrics_of_lakefeed_are_left_out_of_a_drivers_text() -> None:
     text = metrics_text([FeedReading.of(monitor_of())]).body
     before = 'up{job="x"} 1\n# EOF\n# TYPE evil counter\nevil_total 1\n'
     after = 'lakefeed_lag_offsets{a="b} 1\n<script>\n'

@@ -73,7 +73,7 @@ def test_an_idle_feed_prints_a_heartbeat_a_minute() -> None:
     ]
 
 
-def test_heartbeats_are_printed_by_a_thread_of_their_own() -> None:
+def test_heartbeats_are_printed_by_a_separate_thread() -> None:
     out = io.StringIO()
     with RunView(FeedMonitor("taxi"), console=Console(file=out), heartbeat_seconds=0.05):
         time.sleep(0.5)
@@ -154,7 +154,7 @@ def test_a_logged_error_ends_the_command_with_its_exit_status() -> None:
     assert ended.value.code == 2
 
 
-def test_the_structured_line_of_an_unexpected_error_does_not_have_its_text() -> None:
+def test_the_structured_line_of_an_unexpected_error_omits_the_errors_text() -> None:
     out = io.StringIO()
     view = RunView(FeedMonitor("taxi"), log_format="json", console=Console(file=out))
     with pytest.raises(RuntimeError), view.logging_errors():
@@ -217,7 +217,7 @@ def test_a_terminal_shows_the_lines_of_batches_above_the_panel() -> None:
     assert "\x1b[" in text
 
 
-def test_the_panel_has_no_colours_if_no_color_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_panel_has_no_colours_if_the_variable_no_color_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     out, console = terminal()
     monitor = FeedMonitor("taxi")

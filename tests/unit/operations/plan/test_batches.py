@@ -81,7 +81,7 @@ def test_a_planned_batch_is_repeated_unless_it_has_landed() -> None:
     assert not begin(Start(), state, logged=6).again_is_landed
 
 
-def test_one_topic_of_many_begins_at_its_tables_position() -> None:
+def test_one_topic_of_many_begins_at_the_position_of_its_table() -> None:
     found = topic(10, 20, starts=(2, 0))
     stands = Position(OffsetRanges(ranges((0, 7))), 1)
     assert begin_of_topic(stands, found, first=keyed(10, 20)).positions == keyed(7, 0)
@@ -89,7 +89,7 @@ def test_one_topic_of_many_begins_at_its_tables_position() -> None:
     assert begin_of_topic(None, found, first={}).positions == keyed(2, 0)
 
 
-def test_the_limit_is_divided_by_backlog_and_starves_no_partition() -> None:
+def test_the_limit_is_divided_in_proportion_to_the_backlog_and_starves_no_partition() -> None:
     left = ranges((0, 900), (0, 99), (5, 6), (3, 3))
     assert spread_by_spark(100)(left) == ranges((0, 90), (0, 9), (5, 6), (3, 3))
     assert spread_by_spark(10_000)(left) == left
@@ -104,7 +104,7 @@ def test_a_run_without_backlog_has_no_batch() -> None:
 
 
 def test_a_small_batch_is_read_by_few_tasks() -> None:
-    """The plan has the tasks that ``coalesce_small`` leaves when the batch runs."""
+    """The plan counts as many tasks as ``coalesce_small`` leaves when the batch runs."""
     described = {"t": topic(4, 4, 4)}
     begin = Begin(batch_id=0, positions=keyed(0, 0, 0))
     small = batches(begin, described, limit=100_000, spread=spread_by_spark(100_000))

@@ -109,7 +109,7 @@ def test_the_requests_of_upserts_are_unknown() -> None:
     assert figures(found(merged, known).requests) == (None, None)
 
 
-def test_the_requests_of_state_are_unknown() -> None:
+def test_the_requests_of_a_query_with_state_are_unknown() -> None:
     assert figures(found(state=True).files) == (None, None)
     known = past((10.0, "1 a", 100, 3))
     assert figures(found(known=known, state=True).files) == (3, 9)
@@ -124,7 +124,9 @@ def test_the_requests_of_state_are_unknown() -> None:
         ({"format": {"name": "delta", "path": "s3a://lake/p"}}, (None, None), (None, None)),
     ],
 )
-def test_files_and_requests_of_other_sinks(sink: dict[str, Any], files: Any, requests: Any) -> None:
+def test_files_and_requests_of_kafka_memory_and_format_sinks_are_estimated(
+    sink: dict[str, Any], files: Any, requests: Any
+) -> None:
     each = found(sink)
     assert figures(each.files) == files
     assert figures(each.requests) == requests

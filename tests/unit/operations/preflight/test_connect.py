@@ -59,7 +59,7 @@ def test_a_database_server_that_does_not_answer_is_unreachable() -> None:
 
 
 class RestCatalog(BaseHTTPRequestHandler):
-    """The first part of the path selects the response."""
+    """A REST catalog; the first part of a request's path selects the response."""
 
     def do_GET(self) -> None:
         kind = self.path.split("/")[1]
@@ -103,7 +103,9 @@ def test_a_rest_catalog_that_answers_is_accepted(rest: str) -> None:
         ("web", ConfigError),
     ],
 )
-def test_the_status_of_a_rest_catalog_chooses_the_error(rest: str, path: str, error: type[LakefeedError]) -> None:
+def test_the_http_status_of_a_rest_catalog_chooses_the_class_of_the_error(
+    rest: str, path: str, error: type[LakefeedError]
+) -> None:
     with pytest.raises(error) as caught:
         ask_rest_catalog(Catalog(type="rest", uri=f"{rest}/{path}"))
     assert type(caught.value) is error
@@ -140,7 +142,7 @@ def test_all_unreachable_servers_are_reported_together() -> None:
 
 
 def test_a_java_key_store_is_only_a_warning() -> None:
-    """Spark's Java client can read it; librdkafka, with which the preflight connects, cannot."""
+    """Spark's Java client can read the key store; librdkafka, with which the preflight connects, cannot."""
     options = {"kafka.ssl.truststore.location": "/etc/trust.jks"}
     (problem,) = _topics(KafkaSource(bootstrap_servers="127.0.0.1:1", topics=["trips"], options=options))
     assert problem.severity == "warning"
@@ -204,7 +206,7 @@ def test_the_check_of_change_events_ignores_a_subject_of_another_kind(registry: 
 def test_columns_of_an_avro_schema_that_iceberg_refuses_are_reported(
     tmp_path: Path, registry: RegistryInAThread
 ) -> None:
-    """The registry's newest version is only a warning: the records may use older versions."""
+    """A problem with the registry's newest version is only a warning, because records may use older versions."""
     fields = [{"name": "id", "type": "long"}, {"name": "_pos", "type": "int"}]
     schema = {"type": "record", "name": "A", "fields": fields}
     register(registry, schema)

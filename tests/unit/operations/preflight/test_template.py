@@ -123,7 +123,7 @@ def test_columns_are_guessed_from_a_json_record(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [None, b"", b"\x01\x02", b"5", b"[1]", b"{}", b"\x00\x00\x00\x00\x01x", b"[" * 9999])
-def test_the_guess_for_other_values_is_raw(value: bytes | None) -> None:
+def test_the_guess_for_values_that_are_no_json_objects_is_raw(value: bytes | None) -> None:
     found = _from_record(value, None, "t")
     assert found.kind == "raw"
     assert not found.certain
@@ -149,7 +149,7 @@ def test_an_existing_file_is_overwritten_only_on_request(tmp_path: Path) -> None
         write_new(tmp_path / "no" / "p.yaml", "text")
 
 
-def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+def test_a_pipeline_file_is_written_into_a_pipe_without_replacing_the_pipe(tmp_path: Path) -> None:
     """Renaming a file over /dev/null as root would replace the device."""
     pipe, read = tmp_path / "pipe", list[str]()
     os.mkfifo(pipe)

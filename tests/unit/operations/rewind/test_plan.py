@@ -61,7 +61,7 @@ def test_a_plan_counts_the_offsets_that_are_read_again_or_never() -> None:
         ({P0: 2, P1: 20}, {"t": topic((2, 20), (0, 20))}, ConfigError),
     ],
 )
-def test_moves_that_the_topic_or_the_feed_does_not_allow_are_refused(
+def test_moves_to_impossible_targets_are_refused(
     targets: dict[tuple[str, int], int], topics: dict[str, TopicDescription | None], error: type[LakefeedError]
 ) -> None:
     with pytest.raises(error):
@@ -164,7 +164,7 @@ def test_verify_notes_duplicates_of_rows_that_a_rewind_kept() -> None:
     assert kinds(known, fault=False) == {"rewind", "duplicates"}
 
 
-def test_verify_does_not_miss_dead_letters_of_rewound_ranges() -> None:
+def test_verify_does_not_report_dead_letters_of_rewound_ranges_as_missing() -> None:
     def kept(*offsets: int, commits: tuple[Commit, ...]) -> Letters:
         return Letters(commits, letters=tuple(Letter("t", 0, each) for each in offsets))
 
@@ -184,7 +184,7 @@ def test_verify_does_not_miss_dead_letters_of_rewound_ranges() -> None:
     assert kinds(evidence(*again, batch(4, 10, 12), rows=11, letters=unwritten), fault=True) == {"letters"}
 
 
-def test_dead_letters_that_followed_a_rollback_are_no_surplus() -> None:
+def test_verify_does_not_report_dead_letters_written_again_after_a_move_as_surplus() -> None:
     def written(number: int, start: int, end: int) -> Commit:
         return Commit("f", number, spans((start, end)), snapshot_id=number, rows=1)
 

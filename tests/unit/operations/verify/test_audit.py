@@ -33,7 +33,7 @@ def described(ends: Sequence[int], *, starts: Sequence[int] = (), topic_id: str 
 
 
 def feed(batches: Sequence[Sequence[Step]], *, partitions: int) -> tuple[Commit, ...]:
-    """Return commits; a step is the number of (good, dead, skipped) records of a partition in a batch."""
+    """Return a commit per batch; a step has the numbers of (good, dead, skipped) records of a partition in a batch."""
     position = [0] * partitions
     commits = []
     for number, steps in enumerate(batches):
@@ -59,7 +59,7 @@ def feed(batches: Sequence[Sequence[Step]], *, partitions: int) -> tuple[Commit,
 
 
 def evidence(commits: tuple[Commit, ...]) -> Evidence:
-    """Return evidence that fits these commits."""
+    """Return evidence in which verify finds nothing wrong with these commits."""
     letters, written = [], []
     for commit in commits:
         for each in commit.ranges.ranges:
@@ -156,13 +156,13 @@ def test_offsets_without_a_record_need_the_brokers_confirmation(
     base = replace(evidence(commits), commits=left)
     assert faults(replace(base, broker_record_counts={place: counts.records})) == ["records"]
     assert findings(replace(base, broker_record_counts={place: uncounted.records})) == []
-    # Compaction may have removed these records since the batch.
+    # Compaction may have removed the counted records since the batch.
     assert findings(replace(base, broker_record_counts={place: 0})) == []
     assert notes(replace(base, broker_record_counts={place: None})) == ["untold"]
     assert faults(replace(base, broker_record_counts={place: None})) == []
 
 
-def test_a_commit_may_add_a_partition_and_must_not_lose_one() -> None:
+def test_a_commit_may_add_a_partition_but_must_not_drop_a_partition() -> None:
     grown = changed(GOOD, 2, (*GOOD[2].ranges.ranges, OffsetRange(TOPIC, 2, 0, 0)))
     base = evidence(grown)
     assert findings(base) == []
@@ -189,7 +189,7 @@ def test_a_topic_that_ends_before_or_begins_after_the_tables_position_is_a_fault
     assert (passed.kind, passed.partition, passed.start, passed.end) == ("overtaken", 1, 8, 11)
 
 
-def test_a_cut_off_topic_is_a_fault_although_it_has_grown_past_the_table() -> None:
+def test_a_cut_off_topic_is_a_fault_although_the_topic_has_grown_past_the_tables_position() -> None:
     now = described([99, 99])
     now = replace(now, partitions=(now.partitions[0], replace(now.partitions[1], agreed=5)))
     found = only(replace(evidence(GOOD), topics={TOPIC: now}))
@@ -213,7 +213,7 @@ def test_verify_finds_the_commit_of_a_replaced_driver_by_its_fence() -> None:
     assert faults(replace(evidence(fenced[:2]), fence="3 c")) == []
 
 
-def test_a_position_in_the_properties_that_differs_from_the_newest_commits_is_a_fault() -> None:
+def test_a_position_in_the_table_properties_other_than_the_newest_commits_is_a_fault() -> None:
     assert faults(replace(evidence(GOOD), recorded=GOOD[1].ranges)) == ["position"]
     assert faults(replace(evidence(GOOD), recorded=None, recorded_known=False)) == ["position"]
     nothing = Evidence(commits=(), recorded=GOOD[2].ranges)
@@ -240,7 +240,7 @@ def test_each_dead_letter_is_in_the_table_or_replayed_or_dropped() -> None:
     replay = ReplayCommit("r", 200, 1, {(TOPIC, 0): Counts(1, 0, 0)})
     replayed = replace(base, replays=(replay,), dead_letters=replace(base.dead_letters, letters=(last,)))
     assert findings(replayed) == []
-    # This replay was interrupted after it landed its letters; the next replay deletes the letters.
+    # The replay was interrupted after it had landed its letters; the next replay deletes the letters.
     marked = replace(first, replay_id="r")
     assert findings(replace(replayed, dead_letters=replace(base.dead_letters, letters=(marked, last)))) == []
     assert faults(replace(base, replays=(replay,))) == ["letters-surplus"]
@@ -264,7 +264,7 @@ def test_unwritten_dead_letters_are_a_fault_except_in_the_newest_batch() -> None
     assert findings(cut) == []
 
 
-def test_verify_compares_rows_by_their_own_offsets() -> None:
+def test_verify_compares_the_offsets_in_the_rows_with_the_ledger() -> None:
     right = {(TOPIC, 0): RowCoverage(20, 20), (TOPIC, 1): RowCoverage(7, 7)}
     base = replace(evidence(GOOD), row_coverage=right)
     assert findings(base) == []

@@ -79,7 +79,7 @@ def test_verify_finds_a_backfill_of_records_that_the_feed_has_landed() -> None:
     assert kinds(evidence(*commits, backfills=(backfill(0, 25, 30, after=1),))) == ["overlap"]
 
 
-def test_a_rewind_to_before_a_backfill_is_no_overlap() -> None:
+def test_verify_reports_no_overlap_after_a_rewind_to_before_a_backfill() -> None:
     moved = commit(1, 0, 0, move=PositionReset("rewind", {(TOPIC, 0): (20, 0)}))
     right = evidence(commit(0, 10, 20), moved, commit(2, 0, 20), backfills=(backfill(0, 5, 10, after=1),))
     assert kinds(right) == ["rewind"]
@@ -99,7 +99,7 @@ def test_verify_checks_counts_fences_and_rows_of_backfills() -> None:
     assert kinds(replace(evidence(feed, backfills=(backfill(0, 0, 10),)), row_coverage=placed)) == ["missing"]
 
 
-def test_verify_counts_the_dead_letters_of_a_backfill_which_may_be_pending() -> None:
+def test_verify_counts_the_dead_letters_of_a_backfill_and_accepts_pending_letters() -> None:
     feed, dead = commit(0, 10, 20), backfill(7, 0, 10, dead=2)
     there = (Letter(TOPIC, 0, 3), Letter(TOPIC, 0, 4))
     assert kinds(evidence(feed, backfills=(dead,), letters=Letters(letters=there, of_backfills={7: 2}))) == []

@@ -20,7 +20,7 @@ RAW = st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9), st.inte
 
 
 def feed(batches: list[Upserts]) -> tuple[Commit, ...]:
-    """Return commits of these changes; all are from one partition."""
+    """Return a commit for each batch of changes; all changes are from one partition."""
     commits, at = [], 0
     for number, upserts in enumerate(batches):
         ranges = OffsetRanges((OffsetRange("t", 0, at, at + upserts.changes),), {"t": "one"})
@@ -99,7 +99,7 @@ def test_verify_finds_a_key_with_two_rows() -> None:
 def test_verify_notes_changes_that_met_a_newer_row() -> None:
     stale = [*GOOD, Upserts(changes=3, keys=3)]
     assert kinds(evidence(stale), faults=False) == ["void"]
-    # A marked delete writes a row even if there was none.
+    # With marks, a delete writes a row even if its key had no row.
     assert kinds(evidence([upserts((1, 0, 0, 1, 0))], marks=True), faults=False) == ["void"]
 
 

@@ -32,7 +32,7 @@ def table(catalog: Catalog, rows: list[tuple[Any, ...]], *, columns: int = 4) ->
     return made
 
 
-def test_rows_are_counted_by_partition_and_by_whether_a_commit_has_their_offset(catalog: Catalog) -> None:
+def test_rows_are_counted_by_partition_and_by_whether_a_commit_has_the_rows_offset(catalog: Catalog) -> None:
     rows = [
         *((number, "a", 0, number) for number in range(10, 20) if number not in (13, 14, 17)),
         (1, "a", 0, 15),
@@ -78,7 +78,7 @@ def test_at_most_20_repeated_offsets_and_absent_ranges_are_listed(catalog: Catal
     assert (found.repeated[0], found.absent[-1]) == ((0, 2), (39, 40))
 
 
-def test_the_error_for_a_table_without_metadata_columns_names_them(catalog: Catalog) -> None:
+def test_the_error_for_a_table_without_metadata_columns_names_these_columns(catalog: Catalog) -> None:
     without = table(catalog, [(1, "a")], columns=2)
     with pytest.raises(ConfigError, match="kafka_partition and kafka_offset"):
         scan_row_offsets(IcebergRows(without), [OffsetRange("a", 0, 0, 1)], topics=["a"], begins={}, letters=())
