@@ -44,7 +44,7 @@ def of_progress(document: Mapping[str, Any]) -> Positions:
 
 
 def of_metrics(text: str, feed: Feed) -> tuple[Positions, dict[str, float]]:
-    """Parse ``/metrics`` with Prometheus' parser; return the positions and the feed's metrics without other labels."""
+    """Parse ``/metrics`` with Prometheus' parser; return the positions, and the metrics whose one label is ``feed``."""
     committed: dict[Partition, int] = {}
     ends: dict[Partition, int] = {}
     lags: dict[Partition, int] = {}
@@ -105,7 +105,7 @@ def of_ledger(pipeline: Pipeline) -> tuple[dict[Partition, int], dict[Partition,
 
 
 def rows_by_partition(feed: Feed, table: str | None = None) -> Counter[Partition]:
-    """Count the rows of a feed's table or dead-letter table by source partition; fail if a position is there twice."""
+    """Count the rows of a feed's table or dead-letter table by source partition; fail if two have the same position."""
     prefix = "kafka_" if table is None else ""
     names = [f"{prefix}{name}" for name in ("topic", "partition", "offset")]
     rows = [tuple(row[name] for name in names) for row in feed.rows(table)]

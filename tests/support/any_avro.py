@@ -1,4 +1,4 @@
-"""Generate random Avro schemas and records of them, from ``any_rows``."""
+"""Generate random Avro schemas, and records of these schemas, from the schemas and rows of ``any_rows``."""
 
 import io
 import itertools
@@ -26,7 +26,7 @@ from tests.support.any_rows import AnyRows
 
 
 class AnyAvro:
-    """A random schema, and encoded records of it."""
+    """A random schema, and encoded records of this schema."""
 
     def __init__(self, seed: int) -> None:
         self._rows = AnyRows(seed, names=["c", "field_"], keys=[StringType()])

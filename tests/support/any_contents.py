@@ -83,7 +83,7 @@ class Contents(ABC):
         self.fits = True
 
     def next(self) -> None:
-        """Take a later version: add, drop or rename fields; or set a type or add an odd name for this version only."""
+        """Begin the next version: add, drop or rename fields; or change a type or add an odd name in it only."""
         if self.fits:
             self.base = self.fields
         self.fields, self.fits = dict(self.base), True
@@ -126,7 +126,7 @@ class Contents(ABC):
         return {**row, "ident": self.random.randrange(10)}
 
     def value(self, kind: str) -> Any:
-        """Return a value of a kind, often one at the kind's limit."""
+        """Return a value of a kind, often a value at the kind's limit."""
         pick = self.random.choice
         match kind:
             case "int" | "date":
@@ -194,7 +194,7 @@ class Avro(Contents):
         return {"type": plain[kind], "logicalType": marks[kind], **digits}
 
     def record(self) -> bytes:
-        # The writer's schema has no logical types, so a number may be one that is no valid date or decimal.
+        # The writer's schema has no logical types, so a number may be no valid date or decimal.
         row = {name: None if self.fields[name] == "self" else value for name, value in self.row().items()}
         if self.random.random() < 0.1:
             return self.random.randbytes(self.random.randrange(40))
@@ -247,7 +247,7 @@ class Protobuf(Contents):
 
 
 def _of_wire(kind: str, value: Any) -> Any:
-    """Return the value in Protobuf's wire form; for some kinds it is one that their type forbids."""
+    """Return the value in Protobuf's wire form; for some kinds, return a value that the field's type forbids."""
     match kind:
         case "enum":
             return 0 if value == "A" else 7

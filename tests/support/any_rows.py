@@ -1,7 +1,7 @@
-"""Generate random Spark schemas, nested ones too, and rows with the values that Parquet encoders get wrong.
+"""Generate random Spark schemas, including nested ones, and rows with the values that Parquet encoders get wrong.
 
-A seed decides both. Dates and timestamps of columns are numbers, because their range exceeds that of Python's types;
-``frame`` converts them. Dates and timestamps inside other values are Python's.
+A seed decides schemas and rows. Dates and timestamps of columns are numbers, which ``frame`` converts, because their
+range exceeds that of Python's types. Dates and timestamps inside nested values are Python's.
 """
 
 import datetime as dt
@@ -58,7 +58,7 @@ NUMBERS: dict[type[DataType], str] = {
 
 
 class AnyRows:
-    """A random schema, and rows of it.
+    """A random schema, and rows of this schema.
 
     Attributes:
         names: candidate names of columns; a number is appended to each.

@@ -1,6 +1,6 @@
-"""Generate Avro schemas of any shape and later versions of them: valid, and as odd as a registry accepts.
+"""Generate Avro schemas of any shape and their later versions: all are valid, and as odd as a registry accepts.
 
-``chains`` makes compatible changes only; here a version may change in any way. A seed decides how.
+The module ``chains`` makes only compatible changes; this module makes any changes. A seed decides the changes.
 """
 
 import copy
@@ -53,7 +53,7 @@ class Schemas:
         later = copy.deepcopy(version)
         for _ in range(self._random.randint(1, 4)):
             records = [each for each in _records(later) if each["fields"] or each is later]
-            self._known = []  # New parts only refer to new types: an older type could be defined after its use.
+            self._known = []  # New parts refer only to new types, because an older type could be defined after its use.
             self._change(self._random.choice(records))
         return later
 
@@ -114,7 +114,7 @@ class Schemas:
             case "fixed":
                 return {"type": "fixed", "name": self._new("F"), "size": self._random.choice([0, 1, 12, 16])}
             case "known" if self._known:
-                # The full name, with its namespace: a bare name would be resolved in the enclosing namespace first.
+                # Refer to a type by its full name only, because a bare name is looked up in the enclosing namespace.
                 known = self._random.choice(self._known)
                 return known if "." in known else "int"
             case "record":

@@ -1,6 +1,7 @@
-"""Generate random pairs of Avro schemas, a writer's and the reader's that evolved from it, and the writer's records.
+"""Generate random pairs of Avro schemas, a writer's schema and the reader's that evolved from it, and records.
 
-One seed decides everything. The records are encoded here, byte by byte: no library can reject a schema first.
+One seed decides everything. This module encodes the writer's records byte by byte, so that no library can reject a
+schema first.
 """
 
 import copy
@@ -97,7 +98,7 @@ class _Draw:
         name = self._name("R")
         record: dict[str, Any] = {"type": "record", "name": name, "fields": []}
         if not self._named and self._chance.random() < 0.3:
-            # Only the outermost record names a namespace: the other types inherit it.
+            # Only the outermost record names a namespace, because the other types inherit the namespace.
             record["namespace"] = self._chance.choice(["n", "n.m"])
         self._named[name] = record
         inside = [*around, name] if fields else around
@@ -155,7 +156,7 @@ class _Draw:
         return members
 
     def _evolved(self, schema: Any) -> Any:
-        """Return a reader's schema that evolved from ``schema``; sometimes one that does not fit."""
+        """Return a reader's schema that evolved from ``schema``, sometimes by an incompatible change."""
         chance = self._chance
         if isinstance(schema, str):
             if schema in _PROMOTED and chance.random() < 0.4:
@@ -190,7 +191,7 @@ class _Draw:
         defined = json.dumps(record)
         for field in record["fields"]:
             fate = chance.randrange(8)
-            # A field that defines a named type must stay: other fields may refer to the type.
+            # A field that defines a named type must stay, because other fields may refer to the type.
             if fate == 0 and '"name"' not in json.dumps(field["type"]):
                 continue
             renamed = {"name": self._name("g"), "aliases": [field["name"]]} if fate == 1 else {"name": field["name"]}
@@ -258,7 +259,8 @@ class _Draw:
             case "string":
                 return text_bytes(chance.choice(_TEXTS).encode())
             case "bytes":
-                # Valid UTF-8, since a reader may read it as a string; short but not empty, since it may be a decimal.
+                # The bytes are valid UTF-8, because a reader may read them as a string; they are short but not empty,
+                # because a reader may read them as a decimal.
                 return text_bytes(bytes(chance.randrange(1, 0x7F) for _ in range(chance.randrange(1, 4))))
             case "fixed":
                 return bytes(chance.randrange(0x7F) for _ in range(schema["size"]))

@@ -14,7 +14,7 @@ from tests.support.feed import until
 
 
 class Background:
-    """A run in a thread; it runs until ``stop`` is set."""
+    """A pipeline that runs in a thread until ``stop`` is set."""
 
     def __init__(self, pipeline: Pipeline, spark: SparkSession, **options: Any) -> None:
         self.monitor, self.stop = FeedMonitor(pipeline.config.name), threading.Event()

@@ -1,11 +1,11 @@
-"""Find the fenced blocks of README and docs, and how each one is tested.
+"""Find the fenced blocks of README and docs, and how each block is tested.
 
-A test runs the block, or a comment in the line before, which the page does not show, says why no test does:
+A test runs the block, or a comment in the line before the block, which the page does not show, says why none runs it:
 
     <!-- not run: needs a Kubernetes cluster -->
 
 A block of output names the command that prints it; a test compares the block with the command's current output. A
-block that has its own test, which reads it from the page and runs it, names that test:
+block that has its own test, which reads the block from the page and runs it, names this test:
 
     <!-- printed by: lakefeed offsets show pipeline.yaml -->
     <!-- run by: tests/integration/test_plan.py -->
@@ -55,9 +55,9 @@ class Block:
         line: the number of the block's first line in the file.
         language: the word behind the opening fence.
         text: the lines within the fence, without the fence's indentation.
-        reason: why no test runs it; None if one does.
-        command: the command that prints it.
-        test: the file of the test that runs it.
+        reason: why no test runs the block; None if a test runs it.
+        command: the command that prints the block.
+        test: the file of the test that runs the block.
     """
 
     page: Path

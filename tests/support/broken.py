@@ -46,6 +46,6 @@ def broken(kind: str, good: bytes, *, deleted_id: int, other_id: int, seed: int)
         "10 MB": header + b"\x02" + b"\xff" * LARGE if kind == "10 MB" else b"",
         "JSON with duplicate keys": b'{"id": 1, "id": 2, "zone": "a"}',
         "nesting bomb": b"[" * 50_000,
-        # The first byte is never the magic one, so the header is never valid.
+        # The first byte is never 0, the magic byte, so the header is never valid.
         "random bytes": bytes([numbers.randrange(1, 256)]) + numbers.randbytes(numbers.randrange(1, 60)),
     }[kind]

@@ -5,7 +5,7 @@ import re
 
 from tests.support.proto_schemas import Schemas
 
-# Has every kind of statement at least once, so that mutations reach the grammar of all of them.
+# The two texts have every kind of statement at least once, so that mutations reach the whole grammar.
 GRAMMAR = {
     "proto2": """syntax = "proto2";
 package g2; /* a
@@ -144,7 +144,7 @@ class BrokenProtos:
         self._count = 0
 
     def files(self) -> tuple[str, dict[str, str]]:
-        """Return the name of a file with mistakes, and the texts of all files by name: this one and its imports."""
+        """Return the name of a file with mistakes, and the texts of this file and its imports, by name."""
         chance = self._chance
         self._count += 1
         if chance.random() < 0.5:
@@ -191,7 +191,7 @@ class BrokenProtos:
         elif kind == 8:
             tokens[chance.choice(solid)] = chance.choice(WORDS)
         else:
-            # Replace a name by another one of the file: of a field, a type or a value.
+            # Replace the name of a field, a type or a value by another name in the file.
             names = [at for at in solid if tokens[at][0].isalpha() or tokens[at][0] == "_"]
             tokens[chance.choice(names)] = tokens[chance.choice(names)]
         return "".join(tokens)

@@ -1,8 +1,8 @@
 """Run a real headless browser for tests, without root: the system's Chromium, or one from npm's registry.
 
-The registry's is ``@sparticuz/chromium``, locked in ``tools/npm.lock``: a program with its libraries and a font, 70 MB.
-It is unpacked once into the per-user cache. ``LAKEFEED_TEST_BROWSER`` names another program. If none of them works on
-a machine, the error says what to do; no test is skipped.
+The registry's Chromium is ``@sparticuz/chromium``, locked in ``tools/npm.lock``: a program with its libraries and a
+font, 70 MB, unpacked once into the per-user cache. ``LAKEFEED_TEST_BROWSER`` names another program. If no browser works
+on a machine, the error says what to do; no test is skipped.
 """
 
 import io
@@ -52,7 +52,7 @@ class Program:
 
 @contextmanager
 def headless_browser() -> Iterator[Browser]:
-    """Yield a headless Chromium; raise NoBrowser if there is none."""
+    """Yield a headless Chromium; raise NoBrowser if none works on this machine."""
     program = find_program()
     with sync_playwright() as playwright:
         try:
@@ -71,7 +71,7 @@ def headless_browser() -> Iterator[Browser]:
 
 
 def find_program() -> Program:
-    """Return the browser that ``LAKEFEED_TEST_BROWSER`` names, the system's, or the registry's."""
+    """Return the browser that ``LAKEFEED_TEST_BROWSER`` names, the system's Chromium, or the registry's Chromium."""
     if given := os.environ.get("LAKEFEED_TEST_BROWSER"):
         return Program(Path(given))
     for name in SYSTEM:
@@ -86,7 +86,7 @@ def find_program() -> Program:
 
 
 def _unpacked() -> Program:
-    """Unpack the registry's browser; the folder is renamed at the end, so that no process uses half of it."""
+    """Unpack the registry's browser; the folder gets its name at the end, so that no process uses half a browser."""
     folder = npm_packages.cache() / "browser" / f"chromium-{npm_packages.locked(PACKAGE)['version']}"
     if not folder.is_dir():
         import brotli
@@ -116,7 +116,7 @@ def _unpacked() -> Program:
 
 @dataclass
 class Tab:
-    """A page in its own browser context, and all forbidden things that it did.
+    """A page in its own browser context, and the page's errors and requests to other servers.
 
     Attributes:
         origin: the server's origin; requests to other origins are in ``outside``.

@@ -63,7 +63,8 @@ class CatalogCase(ABC):
             spark.conf.set(f"spark.sql.catalog.{self.name}.{key}", value)
 
 
-# The update goes to a view, whose trigger applies it, and SQLite reports 0 changed rows: to Iceberg a conflict.
+# Iceberg's UPDATE goes to a view, whose trigger applies the change. SQLite then reports 0 changed rows, which Iceberg
+# takes for a conflict.
 _TRIGGERED = """
   UPDATE kept SET metadata_location = new.metadata_location,
     previous_metadata_location = new.previous_metadata_location
@@ -149,7 +150,7 @@ class RestCase(CatalogCase):
     server: RestCatalog
 
     def declared(self) -> Catalog:
-        # No warehouse: the server decides where it is.
+        # The block names no warehouse, because the server decides where the warehouse is.
         return Catalog(type="rest", uri=self.server.url, credential=SecretStr(self.server.credential))
 
     def losing_answers(self) -> Iterator[None]:

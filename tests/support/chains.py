@@ -1,7 +1,7 @@
-"""Generate chains of versions of one Avro schema; each version is a compatible change of the one before.
+"""Generate chains of versions of one Avro schema; each version is a compatible change of the previous version.
 
-Each field has a number ``uid``, which no change removes. By it, tests match the fields of two versions without
-any rule about names.
+Each field has a number ``uid``, which no change removes. By this number, tests match the fields of two versions
+without any rule about names.
 """
 
 import copy
@@ -26,7 +26,7 @@ LEAVES: list[tuple[Json, Json]] = [
 
 
 class Chain:
-    """A generator of versions; ``version`` is the newest."""
+    """A generator of versions; ``version`` is the newest version."""
 
     def __init__(self, draw: st.DrawFn) -> None:
         self._draw = draw
@@ -36,7 +36,7 @@ class Chain:
             self._add(self.version)
 
     def change(self) -> None:
-        """Replace the version by the next one."""
+        """Replace the version by the next version."""
         self.version = copy.deepcopy(self.version)
         changes: list[Callable[[Json], None]] = [
             *(self._add, self._drop, self._rename_field, self._widen, self._optional, self._rename_type)

@@ -1,4 +1,4 @@
-"""Generate changes of keyed rows, and the table that they result in: a model that does not use Spark."""
+"""Generate changes of keyed rows, and the table that must result from the changes, without Spark."""
 
 import random
 from collections.abc import Iterator
@@ -21,8 +21,8 @@ COLUMNS = "id BIGINT, city STRING, n BIGINT, op STRING"
 class Model:
     """A generator of changes, and the rows that result from them.
 
-    All changes of a key are in one partition. One in five deletes: half of them tombstones, half by ``op: d``. An
-    update may change the city, which the table is partitioned by.
+    All changes of a key are in one partition. One change in five is a delete: half of the deletes are tombstones, half
+    have ``op: d``. An update may change the city, by which the table is partitioned.
 
     Args:
         keys: the number of keys.

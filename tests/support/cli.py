@@ -72,7 +72,7 @@ class Running:
         self.wait_until(lambda: self.said().count(text) >= times, timeout=timeout)
 
     def wait_until(self, condition: Callable[[], object], *, timeout: float = 180) -> None:
-        """Wait until the condition holds; fail with the output if the command ends before."""
+        """Wait until the condition holds; fail with the output if the command ends first."""
         deadline = time.monotonic() + timeout
         while not condition():
             assert self.process.poll() is None, f"ended early:\n{self.said()}"
@@ -85,6 +85,6 @@ class Running:
         self.process.wait(30)
 
     def ask_to_stop(self, number: signal.Signals, *, timeout: float = 120) -> int:
-        """Signal all its processes, as a terminal, ``timeout`` and service managers do; return its exit status."""
+        """Signal all processes of the command, as a terminal or a service manager does; return the exit status."""
         os.killpg(self.process.pid, number)
         return self.process.wait(timeout)

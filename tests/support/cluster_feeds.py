@@ -9,7 +9,7 @@ from tests.support.cli import lakefeed
 from tests.support.feed import Feed
 
 TAXI_ROWS = 3000
-# Imports another module of the folder, and an installed package that Spark does not include.
+# The module trips imports another module of the same folder, and an installed package that Spark does not include.
 FUNCTIONS = {
     "trips.py": """
 import pyspark.sql.functions as sf

@@ -1,8 +1,8 @@
-"""Cut a process off from the network and restore it; meanwhile its connections stay open and receive nothing.
+"""Cut a process off from the network, and restore the network; in between, connections stay open and receive nothing.
 
 The process runs in its own network namespace, in which relays listen at the servers' addresses. The relays reach the
 servers through Unix sockets and a thread of the test, which can stop forwarding bytes. Bytes sent before the cut
-arrive after it, so a commit may arrive late. Needs Linux and root.
+may arrive after the cut ends, so a commit may arrive late. Needs Linux and root.
 
 As a program, in the new namespace: ``unshare --net python cut_off.py FOLDER PORTS COMMAND …``.
 """
@@ -46,7 +46,7 @@ class Link:
         self._loop.call_soon_threadsafe(self._passing.clear)
 
     def restore(self) -> None:
-        """Forward the bytes that have waited, and all later ones."""
+        """Forward the bytes that have waited, and all later bytes."""
         self._loop.call_soon_threadsafe(self._passing.set)
 
     @contextmanager
@@ -112,7 +112,7 @@ async def _listen(folder: str, ports: list[int], command: list[str]) -> None:
 
         await asyncio.start_server(connected, LOOPBACK, port)
     status = await (await asyncio.create_subprocess_exec(*command)).wait()
-    os._exit(status)  # Exit at once: cancelled relays would write stack traces into the command's output.
+    os._exit(status)  # Exit at once, because cancelled relays would write stack traces into the command's output.
 
 
 def _raise_loopback() -> None:

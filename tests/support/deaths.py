@@ -14,7 +14,7 @@ class CutOff(Exception):
 
 
 def cut_off_at(step: str, *, times: int = 1) -> Callable[[str], None]:
-    """Return a function that raises CutOff when it is called with a step for the nth time; "" is any step."""
+    """Return a function that raises CutOff at its nth call with ``step``, n being ``times``; "" means any step."""
     calls = 0
 
     def cut(at: str) -> None:
@@ -27,7 +27,7 @@ def cut_off_at(step: str, *, times: int = 1) -> Callable[[str], None]:
 
 
 def dying(monkeypatch: pytest.MonkeyPatch, *, before: bool = False) -> None:
-    """Let drivers die in their first batch from now on: before the rows' commit, or between it and Spark's commit."""
+    """Let drivers die in their first batch from now on: before the rows are committed, or before Spark's commit."""
     made = Feed.sink
 
     def sink(self: Feed, *arguments: Any, **named: Any) -> Sink:

@@ -1,6 +1,6 @@
 """Execute the steps of a Dockerfile in root file systems, and run the result, on machines without a container engine.
 
-It supports few instructions; any other one is an error, so no step is left out silently. Needs Linux and root.
+Few instructions are supported. Any other instruction is an error, so no step is skipped silently. Needs Linux and root.
 """
 
 import json

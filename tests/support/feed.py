@@ -59,7 +59,7 @@ class Feed:
 
     def __post_init__(self) -> None:
         if self.disk is not None:
-            # Each feed has its own catalog name: a session keeps a catalog that it has opened, also for later tests.
+            # Each feed has its own catalog name, because a session keeps the catalogs of earlier tests open.
             self.catalog = f"disk_{self.name}"
 
     @property
@@ -110,7 +110,7 @@ class Feed:
         Topics(self.stack.bootstrap_servers).create(topic or self.topic, partitions=partitions)
 
     def recreate_topic(self, *, partitions: int = 1) -> None:
-        """Replace the topic by an empty one of the same name."""
+        """Replace the topic by an empty topic of the same name."""
         topics = Topics(self.stack.bootstrap_servers)
         topics.delete(self.topic)
         until(lambda: self.topic not in topics.list())
@@ -160,7 +160,7 @@ class Feed:
         partition: int = -1,
         headers: Sequence[tuple[str, bytes]] = (),
     ) -> None:
-        """Send values, with their number as key; return when the broker has all of them."""
+        """Send values, each with its number as key; return when the broker has all values."""
         producer = Producer({"bootstrap.servers": self.stack.bootstrap_servers, "linger.ms": 5})
         failed: list[Any] = []
         for number, value in enumerate(values):

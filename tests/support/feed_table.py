@@ -1,4 +1,4 @@
-"""A feed's table, and the operations of a feed on it."""
+"""A feed's table, and the operations of a feed on this table."""
 
 import time
 import uuid

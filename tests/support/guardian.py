@@ -20,7 +20,7 @@ GRACE_SECONDS = 5.0  # A JVM whose Python process has ended needs this time to r
 
 
 def watch(grace_seconds: float = GRACE_SECONDS) -> None:
-    """Mark all processes that this one starts from now on; start a guardian that waits for the end of this process."""
+    """Mark all processes that this process starts from now on; start a guardian that waits for this process's end."""
     name = uuid.uuid4().hex
     environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
     guardian = subprocess.Popen(

@@ -30,7 +30,7 @@ def main(specification: str) -> None:
     mount("-t", "proc", "proc", root / "proc")
     mount("--rbind", "/dev", root / "dev")
     for place, outside in places.items():
-        create(place, outside)  # The mount point may be inside an earlier mount.
+        create(place, outside)  # The mount point may be inside a folder that this loop has mounted before.
         mount("--bind", outside, place)
     uid, gid = numbers(asked["user"])
     os.chroot(root)

@@ -15,7 +15,7 @@ from lakefeed_deploy.image.wheel import write_wheels
 
 @dataclass
 class Shell:
-    """Runs commands in a folder; of this process's environment it passes on the path to Java and the caches only.
+    """Runs commands in a folder; of this process's environment, they get only the path to Java and the caches.
 
     Attributes:
         said: the output of all commands, with the time that each took.
@@ -56,7 +56,7 @@ class Shell:
 
 
 def install(folder: Path, *, extras: str, variables: Mapping[str, str] | None = None) -> Shell:
-    """Install this checkout's wheel with its extras; return a shell in an empty folder, which has lakefeed on its path.
+    """Install this checkout's wheel with extras; return a shell in an empty folder, with lakefeed on the path.
 
     Args:
         folder: an empty folder for the environment, the home and the working directory.

@@ -1,4 +1,4 @@
-"""Read the offsets of a consumer group with other tools than lakefeed: Kafka's command, kcat and kafkatop."""
+"""Read the offsets of a consumer group without lakefeed: with Kafka's command, kcat and kafkatop."""
 
 import json
 import os
@@ -20,13 +20,13 @@ GROUP_COMMAND = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 KAFKATOP = "kafkatop==1.16"
 HEADINGS = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG")
 
-# kcat and its libraries; others that they need, such as OpenSSL, are part of Debian's base and of Python's images.
+# kcat and its libraries. Further libraries, such as OpenSSL, are part of Debian's base and of Python's images.
 KCAT_PACKAGES = ("kcat", "librdkafka1", "libyajl2", "libcurl4")
 
 
 @dataclass(frozen=True)
 class GroupPosition:
-    """A group's position in a partition, as ``kafka-consumer-groups --describe`` prints it; None for ``-``."""
+    """A group's position in a partition that ``kafka-consumer-groups --describe`` prints; None stands for ``-``."""
 
     committed: int | None
     end: int | None
@@ -106,7 +106,7 @@ class Kcat:
         return done.stdout
 
     def first_after_position(self, servers: str, group: str, topic: str, partition: int) -> int | None:
-        """Return the offset that the group's client reads next; None at the end. kcat commits the offset it reads."""
+        """Return the offset that the group's client reads next, which kcat commits; None at the partition's end."""
         position = ["-C", "-q", "-e", "-c", "1", "-t", topic, "-p", str(partition), "-o", "stored", "-f", "%o\\n"]
         text = self("-b", servers, *position, "-X", f"group.id={group}")
         return int(text) if text.strip() else None

@@ -51,7 +51,7 @@ def pods_of(application: Object) -> dict[str, Object]:
 
 
 def violations(pod: Object) -> Iterator[str]:
-    """Yield the fields that the restricted Pod Security Standard forbids: all its controls but those for Windows.
+    """Yield the fields that the restricted Pod Security Standard forbids; controls for Windows are not checked.
 
     https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted
     """
@@ -108,7 +108,7 @@ class Definitions:
                 self._schemas[f"{spec['group']}/{version['name']}", spec["names"]["kind"]] = schema
 
     def mistakes(self, item: Object) -> list[str]:
-        """Return the errors that the definition of an object's kind finds in it."""
+        """Return the errors of an object by the definition of the object's kind."""
         schema = self._schemas[item["apiVersion"], item["kind"]]
         found = jsonschema.Draft202012Validator(schema).iter_errors(item)
         return [f"{'.'.join(map(str, each.path))}: {each.message[:200]}" for each in found]

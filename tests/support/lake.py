@@ -20,14 +20,14 @@ def spark_in(
     connections: Connections | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
-    """Yield a session on two threads; stop it when the block ends, unless it already ran before.
+    """Yield a session on two threads; stop the session when the block ends, unless it ran before the block.
 
     The session has the jars of all tests, because a JVM keeps the class path of its first session.
 
     Args:
         folder: the folder of Spark's log.
         name: the application's name.
-        connections: the servers that it reaches; None for none.
+        connections: the servers that the session reaches; if None, the session reaches no servers.
         conf: further settings of Spark.
     """
     is_shared = is_running()
@@ -47,7 +47,7 @@ def spark_in(
 
 @contextmanager
 def spark_on(stack: Endpoints, *, name: str, folder: Path) -> Iterator[SparkSession]:
-    """Yield a session as ``spark_in`` does, which reaches the stack's store and catalog.
+    """Yield a session of ``spark_in`` that reaches the stack's store and catalog.
 
     Args:
         stack: the servers.

@@ -67,7 +67,7 @@ def of_feed(feed: ServerFeed, read: Callable[[], Position | None]) -> Case:
 
 
 @pytest.mark.quick
-def test_a_ledger_accepts_the_next_batch_skips_the_last_one_and_refuses_all_others(case: Case) -> None:
+def test_a_ledger_accepts_the_next_batch_skips_the_last_batch_and_refuses_other_batches(case: Case) -> None:
     ledger = case.ledger
     fence = ledger.take_fence()
     first, second = case.batch(0, 0, 3, fence), case.batch(1, 3, 5, fence)
@@ -75,7 +75,7 @@ def test_a_ledger_accepts_the_next_batch_skips_the_last_one_and_refuses_all_othe
     assert list(ledger.commits()) == []
     assert ledger.check(first) is CommitCheck.NEW
     case.land(first)
-    # After a lost checkpoint, batch numbers start from 0 again: only the ranges identify a batch.
+    # After a lost checkpoint, batch numbers start from 0 again, so only the ranges identify a batch.
     assert ledger.check(case.batch(7, 0, 3, fence)) is CommitCheck.ALREADY_COMMITTED
     assert ledger.check(second) is CommitCheck.NEW
     case.land(second)
@@ -87,7 +87,7 @@ def test_a_ledger_accepts_the_next_batch_skips_the_last_one_and_refuses_all_othe
 
 
 @pytest.mark.quick
-def test_a_position_is_the_same_with_spark_and_without(case: Case) -> None:
+def test_the_position_is_the_same_with_and_without_spark(case: Case) -> None:
     assert case.read() is None
     fence = case.ledger.take_fence()
     case.land(case.batch(0, 10, 13, fence))
@@ -116,7 +116,7 @@ def test_a_replaced_driver_can_commit_neither_batches_nor_moves(case: Case) -> N
     assert (commit.batch_id, commit.fence) == (0, new)
 
 
-def test_a_move_begins_where_the_last_commit_ended_and_the_next_batch_where_the_move_ends(case: Case) -> None:
+def test_a_move_begins_at_the_end_of_the_last_commit_and_the_next_batch_at_the_end_of_the_move(case: Case) -> None:
     ledger, fence = case.ledger, case.ledger.take_fence()
     case.land(case.batch(0, 0, 3, fence))
     forward = moved(case, 9, fence, PositionReset("accepted-loss", {("topic", 0): (3, 9)}))

@@ -8,7 +8,7 @@ METHODS = ("position", "commits", "take_fence", "fence_taken", "check", "record_
 
 
 def require_protocol(ledger: type[Ledger]) -> None:
-    """Fail if a method cannot be called as the protocol declares; it may have further optional parameters."""
+    """Fail if a method cannot be called as the protocol declares; further optional parameters are allowed."""
     for method in METHODS:
         declared, found = (inspect.signature(getattr(each, method)) for each in (Ledger, ledger))
         names = list(declared.parameters)

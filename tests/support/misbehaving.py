@@ -1,4 +1,4 @@
-"""A server that accepts connections and misbehaves: it sends nothing, drops them, floods them, or sends nonsense."""
+"""A server that accepts connections and then misbehaves: for example, it sends nothing, or endlessly, or nonsense."""
 
 import socket
 import threading

@@ -21,7 +21,7 @@ _OF_A_SHELL = frozenset("|&;<>$`(")
 _ENDLESS = {"--watch", "--every"}
 _NAMED = re.compile(r"# (\w+\.yaml)\n")
 INSTALLATION = "pip install"
-"""Commands that begin so are skipped: the tests run with the packages that they would install."""
+"""Commands that begin with these words are skipped, because the tests run with the packages already installed."""
 
 
 def lasts(words: list[str]) -> bool:
@@ -43,7 +43,7 @@ class Reader:
     Attributes:
         folder: the working directory of the commands.
         environment: variables with the servers' addresses.
-        names: variables for the first Python block of the page; later blocks also see those of the blocks before.
+        names: variables for the first Python block of the page; later blocks also see the variables of earlier blocks.
         seconds: the time after which a command that does not end by itself is stopped.
         in_process: whether commands and Python run in this process and its Spark session, or in separate processes.
         test: the file of this test; blocks that name it run too.
@@ -148,7 +148,8 @@ class Reader:
             timeout=300,
             check=False,
         )
-        # bash replaces itself by its last command. If a signal ends that one, a user's shell shows 128 plus the signal.
+        # bash replaces itself by its last command. If a signal ends this command, the status is negative here; a user's
+        # shell shows 128 plus the signal.
         status = ran.returncode if ran.returncode >= 0 else 128 - ran.returncode
         assert status == expected, f"status {status}: {command}\n{ran.stdout}"
         return ran.stdout
@@ -163,7 +164,8 @@ class Reader:
             running.process.wait(self.seconds)
         except subprocess.TimeoutExpired:
             status = running.ask_to_stop(signal.SIGINT)
-            # 130 means that there was nothing to complete. With --watch the status is that of the last look.
+            # Status 130 means that the command had nothing to complete. With --watch, a command ends with the status of
+            # its last look.
             completed = self._status_of_one_look(words) if "--watch" in words else 0
             assert status in (completed, 130), f"status {status} after Ctrl-C: {shlex.join(words)}\n{running.said()}"
         else:

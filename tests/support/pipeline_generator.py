@@ -1,4 +1,4 @@
-"""Generate random pipeline files from the models: valid ones, and the same with mistakes at known places."""
+"""Generate random pipeline files from the models: valid files, and the same files with mistakes at known places."""
 
 import random
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ def is_right(values: Any) -> bool:
 
 
 def pipeline(dice: random.Random) -> dict[str, Any]:
-    """Return a valid pipeline: a small one, extended by random settings that keep it valid."""
+    """Return a small valid pipeline, extended by random settings that keep the pipeline valid."""
     values: dict[str, Any] = {
         "name": "feed",
         "source": {"kafka": {"bootstrap_servers": "localhost:9092", "topics": ["a", "b"]}},
@@ -99,7 +99,7 @@ def places(values: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
 
 
 def with_mistakes(right: dict[str, Any], dice: random.Random) -> tuple[dict[str, Any], list[Mistake]]:
-    """Return the pipeline with 1 to 5 mistakes, none of them inside or next to another one."""
+    """Return the pipeline with 1 to 5 mistakes, none of which is inside or next to another mistake."""
     values = right
     expected = dice.randint(1, 5)
     made: list[Mistake] = []
@@ -115,7 +115,7 @@ def with_mistakes(right: dict[str, Any], dice: random.Random) -> tuple[dict[str,
         dice.shuffle(kinds)
         for kind in kinds:
             alone, changed = MUTATIONS[kind](right, place), MUTATIONS[kind](values, place)
-            # Some settings accept the change: any value where any is allowed, a huge number where none is too large.
+            # Skip a change that makes no mistake, such as a huge number in a setting without an upper limit.
             if alone is not None and changed is not None and not is_right(alone[0]):
                 values, where = changed
                 made.append(Mistake(kind, where))

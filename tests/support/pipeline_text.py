@@ -41,7 +41,7 @@ Acceptor = Callable[..., Any]
 def problems(
     path: Path, *, overrides: Sequence[str] = (), environment: Mapping[str, str] = os.environ
 ) -> tuple[PipelineConfig | None, list[Problem]]:
-    """Read a pipeline; return it and its problems, including warnings; None for the pipeline if one is an error."""
+    """Read a pipeline file; return the pipeline, or None if it has an error, and all problems, including warnings."""
     reading = read(path, overrides=overrides, environment=environment)
     return reading.config, reading.problems
 

@@ -1,7 +1,7 @@
 """A group's consumer that appends records to an Iceberg table, and commits its offsets afterwards.
 
-It runs in the test's process, step by step; or as ``python -m tests.support.plain_consumer``, which reads its
-names as a JSON line from stdin and runs until it is killed. The environment names the servers.
+The consumer runs in the test's process, step by step; or as ``python -m tests.support.plain_consumer``, which reads
+the fields of ``PlainConsumer`` as a JSON line from stdin and runs until it is killed. The environment has the servers.
 """
 
 import json
@@ -49,7 +49,7 @@ class PlainConsumer:
     def write(
         self, consumer: Consumer, connections: Connections, *, records: int, seconds: float = 60
     ) -> dict[int, int]:
-        """Append `records` records, or as many as came in time; return the offsets to commit afterwards."""
+        """Append `records` records, or those that arrive in time; return the offsets to commit afterwards."""
         import pyarrow as pa
 
         rows: list[dict[str, Any]] = []

@@ -1,7 +1,7 @@
 """A Structured Streaming job without lakefeed: ``python -m tests.support.plain_job``.
 
-It reads its names as a JSON line from stdin. The environment names the servers. It runs until it is
-killed, or with ``once`` until its topic is empty.
+The job reads the fields of ``PlainJob`` as a JSON line from stdin. The environment names the servers. The job runs
+until it is killed, or with ``once`` until the job's topic is empty.
 """
 
 import json

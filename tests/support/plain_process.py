@@ -23,7 +23,7 @@ def running(
         module: a module that reads a JSON object as a line from its stdin.
         given: the JSON object.
         environment: variables in addition to those of this process.
-        log: the file for its output.
+        log: the file for the module's output.
     """
     with log.open("wb") as output:
         process = subprocess.Popen(

@@ -25,7 +25,8 @@ def put_on_path(folder: Path, entry_points: Mapping[str, str], monkeypatch: pyte
     Args:
         folder: the folder for the package's files.
         entry_points: the lines of each group of entry points.
-        monkeypatch: the test's; it removes the package at the end, and the fixture ``fresh_blocks`` forgets its blocks.
+        monkeypatch: the test's fixture, which removes the package at the end; the fixture ``fresh_blocks`` forgets the
+            package's blocks.
         modules: the source of each module.
     """
     for name, source in modules.items():

@@ -5,8 +5,8 @@ The Java part is ``tests/jvm``, compiled once for each test run. For hostile pay
 
     costs = probe.hostile({"format": "json", "reader-type": …}, payloads)
 
-It asserts the rule for all records of all formats: a row or an error, CPU time of 1 ms per KB, memory
-of 64 times the record's size plus 64 KB.
+The call asserts the rule for records of all formats: each becomes a row or an error, with at most 1 ms of CPU time per
+KB, and at most 64 times the record's size plus 64 KB of memory.
 """
 
 import base64

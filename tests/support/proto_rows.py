@@ -21,7 +21,7 @@ class Struct:
 
 @dataclass(frozen=True)
 class Json:
-    """The expected JSON value of a column that has it as text."""
+    """The expected value of a column that contains JSON as text."""
 
     value: Any
 
@@ -92,7 +92,7 @@ def _is_map(field: Any) -> bool:
 
 
 def json_of(message: Any) -> Any:
-    """Return the expected JSON of a message: all fields without presence, other fields if they are set."""
+    """Return the expected JSON of a message: all fields without presence, and the other fields that are set."""
     name = message.DESCRIPTOR.full_name
     if name == f"{KNOWN}Struct":
         return {key: json_of(message.fields[key]) for key in message.fields}
@@ -138,7 +138,7 @@ def _instant(seconds: int, nanos: int) -> str:
 
 
 def same(found: Any, expected: Any) -> bool:
-    """Check that a value in ``Canonical.java``'s form equals the expected one."""
+    """Check that a value in ``Canonical.java``'s form equals the expected value."""
     if expected is None or found is None:
         return expected is None and found is None
     if isinstance(expected, Struct):

@@ -308,7 +308,7 @@ class Schemas:
         return replace(each, kind=kind, options=options, target=target)
 
     def fill(self, message: Any, depth: int = 0) -> Any:
-        """Set some fields of a message of the reference library at random; return it."""
+        """Set some fields of a message of the reference library at random; return the message."""
         chance = self.chance
         name = message.DESCRIPTOR.full_name
         if name == "google.protobuf.Timestamp":
@@ -355,7 +355,7 @@ class Schemas:
             known = [value.number for value in each.enum_type.values]
             return chance.choice(known) if each.enum_type.is_closed else chance.choice([*known, 77, -5])
         if each.type in (1, 2):
-            return chance.choice([0.0, -0.5, 1.25, 1024.0, -3.0])  # Have the same text as a float and as a double.
+            return chance.choice([0.0, -0.5, 1.25, 1024.0, -3.0])  # Each has the same text as a float and as a double.
         if each.type == 8:
             return chance.random() < 0.5
         if each.type == 9:
@@ -374,12 +374,12 @@ class Schemas:
         roll = self.chance.random()
         if roll < 0.2:
             return whole + bytes(self.fill(kind()).SerializeToString())
-        # Field number 19999 is reserved: no schema has it.
+        # Field number 19999 is reserved, so no schema has it.
         return whole + b"\xfa\xe1\x09\x02hi" + b"\xf8\xe1\x09\x05" if roll < 0.4 else whole
 
 
 def _name_types(messages: list[Message], package: str, *, shared: bool) -> None:
-    """Set the type names of fields that have a message or an enum as a file may spell them."""
+    """Set the kind of each field with a message or enum type to the full name of this type, as in a file."""
     names: dict[int, str] = {}
 
     def collect(message: Message, around: str) -> None:

@@ -20,14 +20,14 @@ class RegistryInAThread:
     Attributes:
         schemas: the answer's JSON object for each id.
         versions: the answer's JSON object for each (subject, version).
-        credentials: the ``user:password`` that it requires; None for none.
+        credentials: the ``user:password`` that the registry requires; None if no login is required.
         failing: the HTTP status of all answers; None for normal answers.
-        context: a context such as ":.staging:"; an id is then only found with a subject of that context.
+        context: a context such as ":.staging:"; an id is then only found with a subject of this context.
         raw: the body of all answers; None for normal answers.
         requests: the number of requests of each path.
-        held: a path whose answers wait for an event.
+        held: an event by path; the answers for this path wait for the event.
         url: the base address.
-        port: the port it listens on.
+        port: the port that the registry listens on.
     """
 
     def __init__(self, *, credentials: str | None = None, port: int = 0) -> None:

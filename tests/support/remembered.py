@@ -1,4 +1,4 @@
-"""Forget the secrets that a test's process remembers: tests share a process, and use words as passwords."""
+"""Forget the secrets that a test's process remembers, because tests share a process and use words as passwords."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.style import Style
 from rich.text import Text
 
-# rich's template loads its font from a server; a picture of the docs must not.
+# rich's template loads its font from a server, which a picture in the docs must not do.
 TEMPLATE = re.sub(r"@font-face \{\{.*?\}\}\n|<!--.*?-->\n", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
 
 
@@ -23,13 +23,13 @@ def screen_svg(screen: pyte.Screen, *, title: str) -> str:
     console = Console(record=True, width=screen.columns, file=io.StringIO(), force_terminal=True, legacy_windows=False)
     for line in lines:
         console.print(line, no_wrap=True, overflow="crop", highlight=False)
-    # A fixed id: otherwise the names of styles change with each picture.
+    # Use a fixed id, because otherwise the names of styles would change with each picture.
     return console.export_svg(title=title, code_format=TEMPLATE, unique_id="lakefeed")
 
 
 def _line(screen: pyte.Screen, row: int) -> Text:
     text = Text()
-    # Group characters of the same style: the picture has an element for each group.
+    # Group characters of the same style, because the picture gets an element for each group.
     cells = (screen.buffer[row][column] for column in range(screen.columns))
     for style, alike in groupby(cells, key=_style):
         text.append("".join(shown.data for shown in alike), style)

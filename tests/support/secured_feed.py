@@ -30,7 +30,7 @@ EACH_SERVER = {
 def land(servers: Secured, change: Change, *, environment: dict[str, str] | None = None) -> None:
     """Produce, check, run on separate executors, and verify; check that all sinks have the rows."""
     topic = name = f"trips_{uuid.uuid4().hex[:8]}"
-    # Encrypts the traffic between driver and executors too, which contains their certificates.
+    # Encrypt also the traffic between driver and executors, by which the executors get their certificates.
     spark = {"spark.authenticate.secret": "${SPARK_SECRET}", "spark.network.crypto.enabled": "true"}
     pipeline = {**servers.pipeline(topic, name), "spark": spark}
     change(pipeline)

@@ -1,4 +1,4 @@
-"""A job of many topics, with one table for each."""
+"""A job of many topics, with one table for each topic."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Case:
 
     Attributes:
         mode: the output mode.
-        sink: a function that returns its block.
+        sink: a function that returns the sink's block.
         read: a function that returns the zips and their hits; in append mode one row for each record.
         exactly_once: whether the sink claims exactly-once delivery.
         repeated: the number of rows of an interrupted batch that the run reports as possibly duplicate.

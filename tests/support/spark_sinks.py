@@ -1,7 +1,7 @@
 """Run a feed in a session whose metric system has sinks; write the model and the page of the metrics servlet.
 
-This is a separate process: Spark reads its sinks at its start. Its arguments are a folder for files, and
-the ports of a Graphite server and of a collector for OTLP.
+This is a separate process, because Spark reads the settings of its metric sinks only at its start. The arguments are a
+folder for files, and the ports of a Graphite server and of a collector for OTLP.
 """
 
 import json

@@ -22,8 +22,8 @@ def run_as_planned(
         pipeline: the pipeline.
         lake: the session.
         notes: a list that the notes of the run are appended to.
-        accept_loss: the run's option; with it the run does what ``offsets show`` and ``plan`` refuse.
-        plans: whether to compare the plan too, which takes longer; a start with a message or refusal always does.
+        accept_loss: the run's option; if True, the run does what ``offsets show`` and ``plan`` refuse.
+        plans: whether to compare the plan too, which takes longer; it is always compared after a message or refusal.
         counts: whether a record exists at all planned offsets, so that the run must read as many records.
     """
     survey = pipeline.status(spark=lake)

@@ -78,7 +78,7 @@ class Bucket:
         self.request("PUT", "", query={"versioning": ""}, body=body.encode())
 
     def put(self, key: str, body: bytes) -> None:
-        """Write an object; replace an existing one."""
+        """Write an object; replace an existing object of this key."""
         self.request("PUT", key, body=body)
 
     def remove(self, key: str) -> None:
@@ -145,7 +145,7 @@ class Store:
     """A running store.
 
     Attributes:
-        endpoint: its URL.
+        endpoint: the store's URL.
         access_key: S3 access key id.
         secret_key: S3 secret access key.
         versioned: whether its buckets keep old versions.

@@ -64,7 +64,7 @@ class Terminal:
         return "\n".join(line.rstrip() for line in self.screen.display)
 
     def until(self, is_so: Callable[[str], bool], *, seconds: float = 20.0) -> str:
-        """Wait until the screen satisfies the condition; return it."""
+        """Wait until the screen satisfies the condition; return the screen."""
         until, shown = time.monotonic() + seconds, ""
         while time.monotonic() < until:
             shown = self.read(0.1)

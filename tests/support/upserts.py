@@ -1,4 +1,4 @@
-"""A table of keyed rows on a SQLite catalog and local files, and the operations of a feed on it."""
+"""A table of keyed rows on a SQLite catalog and local files, and the operations of a feed on this table."""
 
 import uuid
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ CATALOG = "upserts"
 
 @dataclass
 class Upserts:
-    """The table of one test, and the operations of a feed on it."""
+    """The table of one test, and the operations of a feed on this table."""
 
     spark: SparkSession
     settings: dict[str, Any]
@@ -45,7 +45,7 @@ class Upserts:
         return f"{self.name}_history"
 
     def changes(self, changes: Iterable[Change], topic: str = "topic") -> Any:
-        # A stream's rows are not deterministic either, because their outcomes are counted as they pass.
+        # The filter makes the rows non-deterministic, as the rows of a stream are, because their outcomes are counted.
         return frame_of(self.spark, changes, topic).filter("rand() >= 0")
 
     def batch(self, start: int, end: int, *, topic_id: str = "one") -> Commit:
@@ -81,7 +81,7 @@ def upsert_catalog(tmp_path_factory: pytest.TempPathFactory) -> SqliteCase:
 
 @pytest.fixture(scope="session")
 def upserting(spark: SparkSession, upsert_catalog: SqliteCase) -> SparkSession:
-    """Return the session, with this catalog configured."""
+    """Return the session, with the catalog of the upsert tests configured."""
     upsert_catalog.declare(spark)
     spark.sql(f"CREATE NAMESPACE {CATALOG}.ns")
     return spark

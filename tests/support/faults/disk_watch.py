@@ -9,11 +9,11 @@ from pathlib import Path
 
 
 class DiskWatch(threading.Thread):
-    """Waits for a new file of each pattern in order, and calls ``act`` at the last one.
+    """Waits for a new file of each pattern in order; calls ``act`` when the file of the last pattern appears.
 
     Attributes:
-        begun: called at the file of the first pattern.
-        seen: the file at which ``act`` was called; None if it never appeared.
+        begun: called when the file of the first pattern appears.
+        seen: the file of the last pattern; None if no such file has appeared.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """A driver that runs many pipelines, so that a run needs no new JVM: ``python -m tests.support.faults.driver_child``.
 
-It reads a JSON line for each run (``file``, the pipeline; ``begin_only``, stop as the first batch begins; ``pauses``,
-the most seconds to wait before a method) and answers ``ready``. Then it reads a line with seconds to wait, runs the
-pipeline once, and reports the outcome: ``{"error": null}``, or the error's class and message.
+The driver reads a JSON line for each run (``file``, the pipeline; ``begin_only``, stop as the first batch begins;
+``pauses``, the most seconds to wait before a method) and answers ``ready``. Then the driver reads a line with seconds
+to wait, runs the pipeline once, and reports the outcome: ``{"error": null}``, or the error's class and message.
 """
 
 import json

@@ -12,7 +12,7 @@ from typing import IO, Any, cast
 
 ROOT = Path(__file__).resolve().parents[3]
 
-# For JVMs that live for seconds: the second compiler would cost more than it saves.
+# Options for JVMs that live for seconds, in which the second compiler would cost more time than it saves.
 SHORT_LIVED = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 

@@ -1,7 +1,7 @@
 """A driver whose executors are separate JVMs: ``python -m tests.support.faults.executors_child``.
 
-It reads a JSON line from stdin, runs a stateful query until a batch, and prints the executors' process ids. For each
-further line it prints the S3 requests that its meter has counted so far.
+The driver reads a JSON line from stdin, runs a stateful query until a batch, and prints the executors' process ids. For
+each further line, the driver prints the S3 requests that its meter has counted so far.
 """
 
 import json

@@ -1,6 +1,7 @@
 """``lakefeed`` that dies while it isolates records: ``python -m tests.support.faults.isolation_child STEP run …``.
 
-STEP is the number of an attempt to isolate records, or ``commit``: all are isolated, and the others are about to land.
+The process dies at the attempt to isolate records that has the number STEP; with ``commit``, it dies when all failing
+records are isolated, and the other records are about to land.
 """
 
 import os

@@ -8,7 +8,7 @@ from tests.support.faults.s3_fault_proxy import Fault, FaultProxy, Matcher, put
 
 When = Literal["before", "after", "then"]
 """Before the store receives the request; after the store has done it but has not answered; or at the next request of
-any kind. The last one is for steps that S3 does not see, such as the swap in the catalog after its metadata.json."""
+any kind. "then" is for steps that S3 does not see, such as the swap in the catalog after metadata.json."""
 
 Place = Literal[
     "offsets entry",
@@ -26,7 +26,7 @@ Place = Literal[
 
 @dataclass(frozen=True)
 class KillPoint:
-    """A request of a batch, and whether the driver dies before it, after it or at the next request."""
+    """A request of a batch, and when the driver dies: before this request, after it, or at the next request."""
 
     sink: SinkKind
     place: Place
@@ -42,7 +42,8 @@ class KillPoint:
         # The offsets entry begins the batch; the other requests come after it.
         after = [] if self.place == "offsets entry" else [batch_begun(landing, batch)]
         if not self.has_checkpoint:
-            # No request shows that a batch begins: the second batch begins after the first one's commit.
+            # Without a checkpoint, no request shows that a batch begins. The second batch begins after the commit of
+            # the first batch.
             after = [batch_begun(landing), _request("table metadata", landing, batch)]
         if self.when == "then":
             return proxy.spoil("kill before", lambda request: True, after=[*after, place])
@@ -109,7 +110,7 @@ BOTH: tuple[When, ...] = ("before", "after")
 
 POINTS: tuple[KillPoint, ...] = (
     *(KillPoint("iceberg", place, when) for place in ICEBERG for when in BOTH),
-    # Directly after the two swaps in the catalog.
+    # The driver dies directly after each of the two swaps in the catalog.
     KillPoint("iceberg", "table metadata", "then"),
     KillPoint("iceberg", "letters' table metadata", "then"),
     *(KillPoint("iceberg", place, when, has_checkpoint=False) for place in LEDGER_ALONE for when in BOTH),

@@ -154,7 +154,7 @@ def assert_nothing_wrong(landing: Landing, work: Workload) -> None:
 
 
 def assert_all_landed(landing: Landing, work: Workload) -> None:
-    """Check that each acknowledged record is there once, as a row or a dead letter; run ``verify`` for Iceberg too."""
+    """Check that each acknowledged record has landed once, as a row or a dead letter; for Iceberg, run ``verify``."""
     assert_nothing_wrong(landing, work)
     missing = work.rows - {row["id"] for row in landing.rows()}
     assert not missing, f"{len(missing)} records are lost, {min(missing)} is one"

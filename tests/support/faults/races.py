@@ -29,14 +29,14 @@ def said(both: list[Driver], words: str) -> int:
 
 
 def draw_pauses(dice: random.Random) -> list[dict[str, float]]:
-    """Return the longest pause before each step, for both drivers; most steps have none."""
+    """Return the longest pause before each step, for both drivers; most steps have no pause."""
     return [{step: dice.choice((0.0, 0.0, dice.uniform(0.1, 3.0))) for step in STEPS} for _ in range(2)]
 
 
 def run_together(
     both: Sequence[Driver], file: Path, pauses: Sequence[Mapping[str, float]], *, apart: float
 ) -> list[str | None]:
-    """Run both drivers, started `apart` seconds apart; return the outcome of each: None or its error."""
+    """Run both drivers, started `apart` seconds apart; return the outcome of each driver: None, or the error."""
     for each, seconds in zip(both, pauses, strict=True):
         each.prepare(file, pauses=seconds)
     both[0].tell(str(max(0.0, apart)))

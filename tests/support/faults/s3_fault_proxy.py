@@ -1,7 +1,8 @@
-"""A proxy of an S3 store that forwards all requests, and breaks chosen ones.
+"""A proxy of an S3 store that forwards all requests, except for chosen requests, which it breaks.
 
-It can also kill the process that sent a request, before the store receives it or after the store has done it: so a
-driver dies exactly between two steps. Signatures stay valid because the proxy passes on the client's Host header.
+The proxy can also kill the process that sent a request, before the store receives the request or after the store has
+done it, so that a driver dies exactly between two steps. Signatures stay valid because the proxy passes on the client's
+Host header.
 """
 
 import re
@@ -58,7 +59,7 @@ def on(operation: str) -> Matcher:
 
 
 def put(pattern: str) -> Matcher:
-    """Match the PUT of an object whose path has this regular expression."""
+    """Match the PUT of an object whose path contains a match of this regular expression."""
     expected = re.compile(pattern)
     return lambda request: request.operation == "PutObject" and expected.search(request.path) is not None
 
@@ -85,7 +86,7 @@ class FaultProxy:
     """Kills the sender of a request; returns when the sender is dead."""
 
     cut: bool = False
-    """Whether the sender was killed: its requests that are still in transit are not forwarded."""
+    """True after the sender was killed; its requests that are still in transit are then not forwarded."""
 
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -108,7 +109,7 @@ class FaultProxy:
         self.victim()
 
     def has_answered(self, request: Request) -> None:
-        """Note that the store has answered a request: faults may wait for it."""
+        """Note that the store has answered a request, because a fault may wait for this request."""
         with self._lock:
             for fault in self.faults:
                 if fault.after and fault.after[0](request):

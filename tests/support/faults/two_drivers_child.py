@@ -1,7 +1,8 @@
 """One of two drivers that start on the same checkpoints: ``python -m tests.support.faults.two_drivers_child``.
 
-For each round it reads a JSON line from stdin (checkpoint, table, batches), answers ``ready``, and waits for ``go``.
-Then it reports the outcome: ``survived``, or the message that stopped it. A survivor runs until it reads ``stop``.
+For each round, the driver reads a JSON line from stdin (checkpoint, table, batches), answers ``ready``, and waits for
+``go``. Then the driver reports ``survived``, or the message of the error that stopped its query. A surviving query runs
+until the driver reads ``stop``.
 """
 
 import json

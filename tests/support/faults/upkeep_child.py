@@ -1,7 +1,7 @@
 """Maintain a pipeline's table in a process that may be killed: ``python -m tests.support.faults.upkeep_child FILE``.
 
-Does the same as ``lakefeed tables maintain``, but removes files of any age: the settings require an age of a day for
-orphans, and a test cannot wait for a day.
+The process does the same as ``lakefeed tables maintain``, but removes files of any age, because the settings require an
+age of a day for orphans, and a test cannot wait for a day.
 """
 
 import sys

@@ -1,7 +1,7 @@
 """A driver that upserts by executors in separate JVMs: ``python -m tests.support.faults.upserts_child``.
 
-It reads a folder from stdin, lands batches in a table, kills an executor in some of them, and prints how the table
-differs from a dictionary with the same changes.
+The driver reads a folder from stdin, lands batches in a table, kills an executor in some of the batches, and prints how
+the table differs from a dictionary with the same changes.
 """
 
 import json

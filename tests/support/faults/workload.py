@@ -1,4 +1,4 @@
-"""Send records that can be identified afterwards: each contains its producer and its own check-sum."""
+"""Send records that can be identified afterwards, because each record contains its producer's name and a check-sum."""
 
 from __future__ import annotations
 

@@ -34,9 +34,9 @@ public class HiveMetastore {
         conf.set("hive.metastore.warehouse.dir", folder.resolve("warehouse").toUri().toString());
         conf.set("datanucleus.schema.autoCreateAll", "true");
         conf.set("hive.metastore.schema.verification", "false");
-        // The only connection pool in PySpark's jars.
+        // HikariCP is the only connection pool in PySpark's jars.
         conf.set("datanucleus.connectionPoolingType", "HikariCP");
-        // DataNucleus does not create the tables of locks.
+        // This call creates the tables of locks, which DataNucleus does not create.
         TxnDbUtil.prepDb(conf);
         System.getenv("METASTORE_PROPERTIES").lines().filter(line -> !line.isEmpty()).forEach(line -> {
             int at = line.indexOf('=');

@@ -13,7 +13,8 @@ import org.eclipse.jetty.server.Server;
 /**
  * Iceberg's own implementation of its REST catalog protocol, from the jar of its tests, on the loopback interface.
  *
- * <p>Arguments: the port. Environment: {@code CATALOG_PROPERTIES}, one {@code name=value} a line, which no {@code ps} shows.
+ * <p>Argument: the port. The environment variable {@code CATALOG_PROPERTIES} has one {@code name=value} on each line; it
+ * is no argument, because {@code ps} would show the properties.
  */
 public class RestCatalog {
     public static void main(String[] arguments) throws Exception {

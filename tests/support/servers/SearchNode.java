@@ -24,7 +24,7 @@ public class SearchNode {
                 "http.port", arguments[2],
                 "transport.port", arguments[3],
                 "discovery.type", "single-node",
-                // Otherwise all indexes are read-only while the machine's disk is full.
+                // Without this setting, all indexes would be read-only while the machine's disk is nearly full.
                 "cluster.routing.allocation.disk.threshold_enabled", "false");
         Class<?> settings = Class.forName(root + "common.settings.Settings");
         Object builder = settings.getMethod("builder").invoke(null);
@@ -56,14 +56,14 @@ public class SearchNode {
                 .newInstance(environment, loader);
     }
 
-    /** Loads the module from the class path: the part that loads from a folder is not in Maven Central. */
+    /** Loads the module from the class path, because the part that loads from a folder is not in Maven Central. */
     private static Object opensearch(Object environment, String module) throws Exception {
         Constructor<?> constructor = Class.forName("org.opensearch.node.Node")
                 .getDeclaredConstructor(environment.getClass(), Collection.class, boolean.class);
         constructor.setAccessible(true);
         Object plugin = Class.forName(module);
         if (constructor.getGenericParameterTypes()[1].getTypeName().contains("PluginInfo")) {
-            // Since version 3.
+            // Since version 3, the constructor takes a PluginInfo instead of the module's class.
             Class<?> version = Class.forName("org.opensearch.Version");
             Object current = version.getField("CURRENT").get(null);
             plugin = Class.forName("org.opensearch.plugins.PluginInfo")

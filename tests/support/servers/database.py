@@ -51,7 +51,7 @@ class DatabaseServer(ABC):
         """Return a connection that commits each statement."""
 
     def execute(self, *statements: str, database: str | None = None) -> list[tuple[Any, ...]]:
-        """Run each statement by itself; return the rows of the last one, if it has any."""
+        """Run each statement by itself; return the rows of the last statement, if it has any."""
         rows: list[tuple[Any, ...]] = []
         with closing(self.connect(database or self.database)) as connection, connection.cursor() as cursor:
             for statement in statements:
@@ -67,7 +67,7 @@ class DatabaseServer(ABC):
         return False
 
     def new_database(self) -> Self:
-        """Create an empty database on the same server, for one test; return the server with it."""
+        """Create an empty database on the same server, for one test; return the server with this database."""
         name = f"test_{secrets.token_hex(6)}"
         self.execute(f"CREATE DATABASE {name}")
         return replace(self, database=name)
@@ -101,7 +101,7 @@ def unpack_archive(group: str, *, place: Callable[[str], str | None]) -> Path:
         try:
             partial.rename(base)
         except OSError:
-            # Another worker has unpacked it meanwhile.
+            # Another worker has unpacked the archive meanwhile.
             assert base.is_dir()
     finally:
         shutil.rmtree(partial, ignore_errors=True)

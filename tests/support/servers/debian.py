@@ -34,7 +34,7 @@ def unpack_packages(*packages: str, prepare: Callable[[Path], None] = lambda roo
         prepare(fresh)
         try:
             fresh.rename(root)
-        except OSError:  # Another process has unpacked them meanwhile.
+        except OSError:  # Another process has unpacked the packages meanwhile.
             assert root.exists()
     finally:
         shutil.rmtree(fresh, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Serve HTTP in a thread of this process, and forward requests to a server behind."""
+"""Serve HTTP in a thread of this process, and forward requests to another server."""
 
 import http.client
 import ssl
@@ -72,7 +72,7 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 64
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print nothing: a client may be killed, distrust the certificate, or have no certificate."""
+        """Print nothing, because a client may be killed, distrust the certificate, or have no certificate."""
         linger(request)
 
 
@@ -81,7 +81,7 @@ def serving(handler: type[Handler], context: ssl.SSLContext | None = None) -> It
     """Serve until the block ends; yield the port."""
     server = _Server((LOOPBACK, 0), handler)
     if context is not None:
-        # The connection's thread does the handshake, so that a slow client does not block the one that accepts.
+        # The connection's thread does the handshake, so that a slow client does not block the thread that accepts.
         server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     try:

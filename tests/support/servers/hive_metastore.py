@@ -50,7 +50,7 @@ def hive_metastore(*, properties: Mapping[str, str] | None = None) -> Iterator[H
     settings = "\n".join(f"{key}={value}" for key, value in (properties or {}).items())
     with TemporaryDirectory(prefix="lakefeed-metastore-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        # Use the S3 client of the sessions.
+        # Use the S3 client of the Spark sessions.
         path = [*sorted((Path(pyspark.__file__).parent / "jars").glob("*.jar")), *jars.fetch(["spark"])]
         command = java_command(path, Path(__file__).parent / "HiveMetastore.java", port, folder)
         command[1:1] = [f"-Dderby.stream.error.file={folder / 'derby.log'}"]

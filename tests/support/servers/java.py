@@ -1,4 +1,4 @@
-"""Find a Java for servers that need a newer one than Spark's, and compile their starters."""
+"""Find a Java for servers that need a newer version than Spark, and compile the programs that start such servers."""
 
 import os
 import shutil

@@ -31,7 +31,7 @@ class Node(Kafka):
 
     number: int
     joins: list[bool] = field(default_factory=list)
-    """Has an element as soon as starting the node includes waiting for it."""
+    """Empty while the nodes start together; then ``started`` also waits until this node answers."""
 
     def command(self) -> list[str]:
         return self._main("kafka.Kafka", str(self.properties), options=_OPTIONS)
@@ -101,7 +101,7 @@ class Cluster:
         return [] if found is None else [found.partitions[number].leader for number in sorted(found.partitions)]
 
     def send(self, topic: str, values: list[bytes], *, partition: int = 0, acks: str = "all") -> None:
-        """Send records, acknowledged by all in-sync replicas or by the leader only; an election may lose either."""
+        """Send records, acknowledged by all in-sync replicas or by the leader; an unclean election may lose both."""
         producer = Producer({"bootstrap.servers": self.addresses, "acks": acks, "log_level": 2}, logger=SILENCE)
         for value in values:
             producer.produce(topic, value=value, partition=partition)
@@ -142,7 +142,7 @@ def kafka_cluster(folder: Path, *, brokers: Sequence[int] = BROKERS) -> Iterator
     nodes = {n: _node(folder, n, ports[at], ports[0], "MkU3OEVBNTcwNTJENDM2Qg") for at, n in enumerate(numbers)}
     nodes[_CONTROLLER].prepare()
     for number in brokers:
-        # Formatting a folder starts a JVM: copy a formatted one instead.
+        # Copy a formatted folder, because formatting another one would start a JVM.
         shutil.copytree(nodes[_CONTROLLER].data, nodes[number].data, dirs_exist_ok=True)
         meta = nodes[number].data / "meta.properties"
         lines = [line for line in meta.read_text().splitlines() if not line.startswith(("node.id", "directory.id"))]

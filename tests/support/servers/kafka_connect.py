@@ -84,7 +84,7 @@ class IcebergSink:
             "iceberg.control.topic": self.control_topic,
             "iceberg.control.commit.interval-ms": str(self.commit_ms),
             "iceberg.control.commit.timeout-ms": "20000",
-            # The brokers detect a killed worker sooner.
+            # With these short timeouts, the brokers soon detect a killed worker.
             "iceberg.kafka.transaction.timeout.ms": "10000",
             "iceberg.kafka.session.timeout.ms": "6000",
             "consumer.override.session.timeout.ms": "6000",
@@ -150,7 +150,7 @@ class IcebergSink:
 def _class_path() -> list[Path]:
     bundled = Path(pyspark.__file__).parent / "jars"
     hadoop = [path for path in bundled.iterdir() if path.name.startswith(("hadoop-client", "jcl-over"))]
-    # Use the S3 client and SQLite of the sessions, but the worker's own Kafka and Iceberg.
+    # Use the S3 client and SQLite of the Spark sessions, but the worker's own Kafka and Iceberg.
     sessions = [
         path for path in jars.fetch(["spark"]) if not path.name.startswith(("iceberg", "spark", "kafka", "lz4"))
     ]

@@ -48,7 +48,7 @@ class Kinesis:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Return the environment of a pipeline that reads from this server; its store and catalog have other keys."""
+        """Return the variables by which a pipeline finds this server; those for store and catalog are not included."""
         return {"AWS_ENDPOINT_URL_KINESIS": self.endpoint, "AWS_REGION": REGION}
 
     def create(self, stream: str, *, shards: int = 2) -> None:
@@ -168,7 +168,8 @@ def _put_right(server: Kinesis) -> Callable[[], None]:
         name, shard_id, last = decompose_shard_iterator(following)
         shard = self.streams[name].shards[shard_id]
         left = any(number > int(last) for number in shard.records)
-        # The page's distance from the newest record; moto computes it from the records' times, which may be equal.
+        # The last value is the page's distance from the newest record. moto would compute the distance from the times
+        # of the records, which may be equal.
         return following if shard.is_open or left else None, records, max(behind, 1) if left else 0
 
     Stream.split_shard, Stream.merge_shards = keeping(split), keeping(merge)  # type: ignore[method-assign]

@@ -1,6 +1,7 @@
 """Run a real Kubernetes API server, with etcd from Debian's package; it has no kubelet, so pods never run.
 
-The API server and kubectl are built from Kubernetes' modules. This takes minutes once; then they are in the cache.
+The API server and kubectl are built from Kubernetes' modules. The build takes minutes, but only once: the cache keeps
+both programs.
 """
 
 import os
@@ -128,7 +129,7 @@ def kubernetes_api(folder: Path, *, users: tuple[str, ...] = ()) -> Iterator[Kub
             "token-auth-file": str(known),
             "authorization-mode": "RBAC",
             "service-cluster-ip-range": "10.0.0.0/24",
-            # This plug-in adds tokens that a controller creates, and no controller runs.
+            # The plug-in ServiceAccount adds tokens that a controller creates, but no controller runs here.
             "disable-admission-plugins": "ServiceAccount",
             "endpoint-reconciler-type": "none",
         }

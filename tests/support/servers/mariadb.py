@@ -65,7 +65,7 @@ def mariadb() -> Iterator[MariaDB]:
             # The operating system keeps written data when the server is killed, and no test cuts the power.
             "--innodb-flush-log-at-trx-commit=2",
             "--performance-schema=OFF",
-            # Otherwise each start creates an RSA key, which takes up to half a minute.
+            # Without this option, each start would create an RSA key, which takes up to half a minute.
             "--skip-ssl",
         ]
         with restartable(command, log=folder / "log", ready=server.answers) as process:

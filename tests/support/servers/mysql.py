@@ -46,7 +46,7 @@ def mysql() -> Iterator[MySQL]:
         data.mkdir()
         shutil.copytree(base / "share", share)
         options = ["--no-defaults", f"--datadir={data}", f"--lc-messages-dir={share}", *unprivileged(folder, data)]
-        # Otherwise the server requests asynchronous I/O from the kernel, which sandboxes refuse.
+        # Without this option, the server would request asynchronous I/O from the kernel, which sandboxes refuse.
         options.append("--innodb-use-native-aio=OFF")
         libraries = unpack_packages(*LIBRARIES)
         found = sorted({str(file.parent) for file in libraries.rglob("*.so*")})

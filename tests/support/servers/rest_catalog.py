@@ -1,6 +1,6 @@
 """An Iceberg REST catalog: Iceberg's own server code, behind a gate that requires OAuth2 and can fail on demand.
 
-The gate runs in this process: it exchanges client credentials for tokens that expire, refuses clients without one,
+The gate runs in this process: it exchanges client credentials for tokens that expire, refuses clients without a token,
 returns the store's keys to clients that request vended credentials, and breaks answers as a test demands.
 """
 
@@ -28,8 +28,8 @@ from tests.support.servers.process import answers, running
 Fault: TypeAlias = str
 """``applied``, ``not-applied``, or ``late`` (applied when a test allows it), plus the answer to a change of a table.
 
-The answer is a status such as ``-401``, ``-hung-up`` for none, ``-cut`` for half of one, or ``-silent`` for one
-after the client's timeout. Without a suffix the answer is the normal one.
+The answer is a status such as ``-401``; or ``-hung-up`` if there is no answer, ``-cut`` if only half an answer is sent,
+``-silent`` if the answer comes after the client's timeout. Without a suffix the answer is the normal one.
 """
 SILENCE_SECONDS = 17
 NOT_MODIFIED = 304
@@ -57,7 +57,7 @@ class Held:
         self._released.set()
 
     def pass_by(self, body: bytes) -> None:
-        """Wait if the change is the one to delay; the gate calls this for all changes."""
+        """Wait if this change must be delayed; the gate calls this method for all changes."""
         if self._awaited and self._awaited in body:
             self._awaited = b""
             self.arrived.set()
@@ -76,7 +76,7 @@ class RestCatalog:
         client_secret: the client's secret.
         vended: the store's keys and settings, for clients that request them.
         token_seconds: how long a token is valid.
-        announced_seconds: the validity that the token's answer claims; None for the real one.
+        announced_seconds: the validity that the answer with a token claims; None for the real validity.
         asked_for: the scopes and delegations that clients have requested.
         held: delays a change.
     """
@@ -93,10 +93,10 @@ class RestCatalog:
     held: Held = field(default_factory=lambda: Held(), repr=False)
     _tokens: dict[str, float] = field(default_factory=dict, repr=False)
     late: threading.Event = field(default_factory=threading.Event, repr=False)
-    """Set to apply a ``late-`` change."""
+    """When a test sets this event, a ``late-`` change is applied."""
     applied_late: threading.Event = field(default_factory=threading.Event, repr=False)
     refused_reads: int = 0
-    """The number of the next reads of a table after a fault that are refused."""
+    """After all faults have occurred, the gate refuses this many reads of tables."""
     _faults: list[Fault] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -185,7 +185,7 @@ class _Gate(Handler):
         given = [form.get(name, [""])[0] for name in ("grant_type", "client_id", "client_secret")]
         catalog = self.catalog
         catalog.asked_for.append(f"{given[0].rpartition(':')[2]} {form.get('scope', [''])[0]}")
-        # Tokens cannot be exchanged for others, as at many login servers.
+        # A token cannot be exchanged for a new token, as at many login servers.
         if given == ["client_credentials", catalog.client_id, catalog.client_secret]:
             token = catalog.token()
             seconds = catalog.announced_seconds or catalog.token_seconds
@@ -273,6 +273,6 @@ def _class_path() -> list[Path]:
 
     bundled = Path(pyspark.__file__).parent / "jars"
     hadoop = [path for path in bundled.iterdir() if path.name.startswith(("hadoop-client", "slf4j-api", "jcl-over"))]
-    # Use the S3 client and SQLite of the sessions, but not their Iceberg, whose version differs from the server's.
+    # Use the S3 client and SQLite of the Spark sessions, but not their Iceberg, which is not the server's version.
     sessions = [path for path in jars.fetch(["spark"]) if not path.name.startswith(("iceberg", "spark", "kafka"))]
     return [*jars.fetch(["test-iceberg-rest"]), *hadoop, *sessions]

@@ -1,4 +1,4 @@
-"""Run a search server from its Maven artifacts, and a gate in front that requires a login and can fail on demand."""
+"""Run a search server from its Maven artifacts, and a gate in front of it that requires a login and fails on demand."""
 
 import base64
 import http.client
@@ -48,7 +48,7 @@ class SearchServer:
         return json.loads(answer or b"null")
 
     def documents(self, index: str) -> dict[str, dict[str, Any]]:
-        """Return the documents of a small index by id, after a refresh that shows readers the newest ones."""
+        """Return the documents of a small index by id, after a refresh that makes the newest documents visible."""
         self.ask("POST", f"/{index}/_refresh")
         found = self.ask("GET", f"/{index}/_search?size=10000")["hits"]
         assert found["total"]["relation"] == "eq"
@@ -73,7 +73,7 @@ class SearchServer:
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """The parts of a node other than its locked jars; those are in the group ``test-opensearch-2`` and so on.
+    """The parts of a node besides its jars, which are locked in groups such as ``test-opensearch-2``.
 
     Attributes:
         module: the class of the HTTP module.
@@ -221,7 +221,7 @@ class _Handler(Handler):
                         answer = _root_page(self.behind.port)
                     answer = self.gate.after(self.command, self.path, answer)
                 except (OSError, http.client.HTTPException):
-                    # The server is down: the gate behaves as if it were down too.
+                    # The server is down, so the gate behaves as if it were down, too.
                     answer = None
         if answer is None:
             self.close_connection = True
@@ -230,7 +230,7 @@ class _Handler(Handler):
 
 
 def _root_page(port: int) -> Answer:
-    """Return the page at ``/``, built from the node's data: the node's own module for it is not in Maven Central."""
+    """Return the page at ``/``, which a node cannot serve, because its module for the page is not in Maven Central."""
     status, text = _sent(port, "GET", "/_nodes/_local?filter_path=nodes.*.version", {}, None)
     assert status == 200, (status, text)
     [node] = json.loads(text)["nodes"].values()

@@ -35,7 +35,7 @@ class SecuredKafka(Kafka):
     misnamed: Signed
     tokens: TokenServer
 
-    port_names = _PORTS  # type: ignore[assignment]  # More than the local stack has.
+    port_names = _PORTS  # type: ignore[assignment]  # The local stack's broker has fewer ports.
 
     def servers(self, listener: str) -> str:
         """Return the address of a listener."""
@@ -60,7 +60,7 @@ class SecuredKafka(Kafka):
             "ssl.truststore.location": str(self.authority.file),
             "listener.name.mutual.ssl.client.auth": "required",
             "listener.name.misnamed.ssl.keystore.location": str(self.misnamed.both),
-            # Closes a connection when its token expires, unless the client has logged in again.
+            # The broker closes a connection when its token expires, unless the client has logged in again.
             "connections.max.reauth.ms": "3600000",
         }
         for name in ("scram", "misnamed"):

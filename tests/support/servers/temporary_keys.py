@@ -123,10 +123,10 @@ _XML = {"Content-Type": "text/xml"}
 
 @dataclass
 class KeyGate:
-    """A proxy of the store that clients use as the store.
+    """A proxy of the store, which clients use as if the proxy were the store.
 
     Attributes:
-        keys: the service whose keys it accepts.
+        keys: the service whose keys the gate accepts.
         store: the store behind the gate.
         used: the access keys of accepted requests, in the order of first use.
         refused: the error codes of refused requests.
@@ -155,12 +155,12 @@ class KeyGate:
         return None
 
     def sign(self, method: str, target: str, headers: dict[str, str], body: bytes) -> bytes:
-        """Sign a request with the store's keys instead; return its body."""
+        """Replace the signature of a request by one with the store's keys; return the request's body."""
         found = _AUTHORIZATION.fullmatch(headers["authorization"])
         assert found is not None
         del headers["x-amz-security-token"]
         if headers["x-amz-content-sha256"].startswith("STREAMING-"):
-            # The chunks are signed with the replaced keys: send the store the body as a whole.
+            # The chunks are signed with the client's keys, so send the body to the store as a whole.
             for name in ("content-encoding", "x-amz-decoded-content-length", "x-amz-trailer", _CHECKSUM):
                 headers.pop(name, None)
             body = _joined(body)

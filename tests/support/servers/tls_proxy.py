@@ -18,7 +18,7 @@ class TlsProxy:
     """A running proxy.
 
     Attributes:
-        port: the port that it listens on.
+        port: the port that the proxy listens on.
         accepts: whether a request with this header ``Authorization`` may pass; None forwards all bytes unread.
         refused: the number of requests answered with 401.
     """
@@ -89,7 +89,7 @@ def shaken_hands(tls: ssl.SSLSocket) -> Iterator[None]:
 
 
 def linger(connection: socket.socket) -> None:
-    """Read the remaining bytes: closing a socket with unread bytes resets the connection, which loses the alert."""
+    """Read the remaining bytes, because closing a socket with unread bytes would lose the alert to the client."""
     with contextlib.suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as plain:
         plain.settimeout(5)
         plain.shutdown(socket.SHUT_WR)

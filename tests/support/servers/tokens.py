@@ -67,7 +67,7 @@ class TokenServer:
         return bool(json.loads(padded[text.rpartition(".")[2]])["exp"] > time.time())
 
     def answer(self, path: str, authorization: str, form: dict[str, str]) -> tuple[int, dict[str, Any]]:
-        """Answer a request."""
+        """Return the status and the document of the answer to a request."""
         if path == "/jwks":
             public = self.key.public_key().public_numbers()
             known = {"kty": "RSA", "kid": "k1", "alg": "RS256", "use": "sig"}
@@ -75,7 +75,7 @@ class TokenServer:
         name, secret = form.get("client_id", ""), form.get("client_secret", "")
         if authorization.startswith("Basic "):
             name, _, secret = base64.b64decode(authorization[6:]).decode().partition(":")
-            # Kafka's clients do not URL-encode id and secret, others do, as the specification requires.
+            # Kafka's clients do not URL-encode id and secret; other clients do, as the specification requires.
             if self.clients.get(name) != secret:
                 name, secret = urllib.parse.unquote_plus(name), urllib.parse.unquote_plus(secret)
         if path != "/token" or not name or self.clients.get(name) != secret:

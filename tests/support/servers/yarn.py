@@ -25,7 +25,7 @@ from tests.support.servers.process import wait_for
 SERVER = "org.apache.hadoop.yarn.server"
 SPARK_JARS = Path(pyspark.__file__).parent / "jars"
 EXECUTOR = "YarnCoarseGrainedExecutorBackend"
-# The largest container.
+# The memory of the largest container.
 MEMORY_MB = 4096
 LOGGING = """
 rootLogger = info, out
@@ -55,7 +55,7 @@ class Yarn:
         return {"HADOOP_CONF_DIR": str(self.configuration)}
 
     def settings(self, **own: str) -> dict[str, str]:
-        """Return the block ``spark`` of a pipeline file, with containers of which four fit."""
+        """Return the block ``spark`` of a pipeline file, with containers so small that the node runs four of them."""
         return {
             "spark.yarn.am.memory": "512m",
             "spark.driver.memory": "700m",
@@ -63,7 +63,7 @@ class Yarn:
             "spark.executor.instances": "2",
             "spark.sql.shuffle.partitions": "2",
             "spark.pyspark.python": str(self.python),
-            # Otherwise each application copies 400 MB of Spark's jars to the node.
+            # Without this setting, each application would copy 400 MB of Spark's jars to the node.
             "spark.yarn.jars": f"local:{SPARK_JARS}/*",
             **own,
         }
@@ -80,7 +80,7 @@ class Yarn:
 
     @property
     def staging(self) -> Path:
-        """The folder for applications' files, which the node copies from there."""
+        """The folder for applications' files, from which the node copies the files."""
         return self.folder / "staging"
 
     def has_node(self) -> bool:
@@ -146,13 +146,13 @@ class Yarn:
             "yarn.nodemanager.vmem-check-enabled": "false",
             "yarn.nodemanager.pmem-check-enabled": "false",
             "yarn.nodemanager.disk-health-checker.enable": "false",
-            # Keep the containers' files for a while: a test inspects them.
+            # Keep the containers' files for a while, because a test inspects them.
             "yarn.nodemanager.delete.debug-delay-sec": "3600",
         }
         queues = {
             "yarn.scheduler.capacity.root.queues": "default",
             "yarn.scheduler.capacity.root.default.capacity": "100",
-            # The node is small: one application's master may use the whole queue.
+            # The node is small, so one application's master may use the whole queue.
             "yarn.scheduler.capacity.maximum-am-resource-percent": "1",
         }
         self.configuration.mkdir()
