@@ -99,8 +99,7 @@ BEFORE_THE_COMMIT = (
         "feed/batch_writer",
         "if self.fence is not None and (taken := self.sink.fence_taken()) != self.fence:",
         "if False:",
-        "tests/unit/feed/test_batch_writer.py::"
-        "test_a_replaced_driver_does_not_report_a_batch_that_its_successor_has_committed",
+        "tests/unit/feed/test_batch_writer.py::test_a_replaced_driver_does_not_report_a_batch_of_the_new_driver",
     ),
     python(
         "fence: taken before the first batch",

@@ -29,7 +29,7 @@ Refusal = SchemasMissing | Stopped | OverBudget | None
 
 
 class Outcomes:
-    """A counter that has refused the commit for this reason, if there is one."""
+    """A stand-in for a counter; ``refusal`` is its reason to refuse the commit, or None."""
 
     commit_id = "c"
     counts = Counts(records=3, dead_letters=2)
@@ -98,7 +98,7 @@ class Counting:
 
 
 class Sink(BaseSink):
-    """Fails a commit, as Spark does, if the attempt's counter refused it."""
+    """Fails a commit, as Spark does, if the attempt's counter refused the commit."""
 
     def __init__(self, counting: Counting) -> None:
         self._counting = counting
@@ -166,10 +166,10 @@ def test_a_refused_batch_ends_the_feed_without_another_attempt(
     assert (counting.attempts, counting.ended) == (1, 1)
 
 
-def test_a_replaced_driver_does_not_report_a_batch_that_its_successor_has_committed(
+def test_a_replaced_driver_does_not_report_a_batch_of_the_new_driver(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Otherwise Spark would log the batch in the checkpoint of the replaced driver before its successor does."""
+    """A report would make Spark log the batch in the replaced driver's checkpoint before the new driver logs it."""
     counting = Counting()
     monkeypatch.setattr(counting, "is_committed", lambda batch, commit: True)
     writer = writer_of(counting, monkeypatch)

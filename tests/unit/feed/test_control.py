@@ -1,4 +1,4 @@
-"""Requests to a running feed: valid ones are logged and queued, others are refused with the reason."""
+"""Requests to a running feed: valid requests are logged and queued, others are refused with the reason."""
 
 import threading
 from typing import Any
@@ -41,7 +41,7 @@ def test_a_request_is_logged_with_its_author_time_and_settings() -> None:
     assert control.take() is None
 
 
-def test_requests_are_taken_in_their_order() -> None:
+def test_requests_are_taken_in_the_order_of_arrival() -> None:
     control, _, _ = opened()
     control.request("pause", by="a")
     control.request("resume", by="b")
@@ -96,7 +96,7 @@ def test_a_refused_action_is_answered_with_the_feeds_reason() -> None:
     assert control.refusal("pause") is None
 
 
-def test_a_feed_is_not_paused_again_while_it_is_paused_or_a_pause_waits() -> None:
+def test_a_pause_is_refused_while_the_feed_is_paused_or_a_pause_is_queued() -> None:
     control, events, _ = opened()
     control.request("pause", by="anna", reason="repair")
     with pytest.raises(ConfigError, match="already paused by anna"):
@@ -115,7 +115,7 @@ def test_a_feed_is_not_paused_again_while_it_is_paused_or_a_pause_waits() -> Non
     assert [event.kind for event in events.after()] == ["action", "paused", "action", "resumed"]
 
 
-def test_before_the_start_only_a_pause_is_accepted_and_after_the_end_nothing() -> None:
+def test_a_starting_run_accepts_only_a_pause_and_an_ended_run_accepts_no_request() -> None:
     control = FeedControl(EventLog())
     with pytest.raises(ConfigError, match="still starting"):
         control.request("change", by="anna", trigger="1 minute")
@@ -134,7 +134,7 @@ def test_a_request_escapes_control_characters_and_direction_marks() -> None:
     assert "\n" not in event.message
 
 
-def test_upkeep_and_replay_run_beside_the_feed_one_at_a_time() -> None:
+def test_upkeep_runs_beside_the_feed_and_a_second_upkeep_is_refused() -> None:
     control, events, _ = opened()
     begun, end = threading.Event(), threading.Event()
 

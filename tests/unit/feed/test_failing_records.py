@@ -63,7 +63,7 @@ def test_isolate_returns_exactly_the_failing_records(counts: list[int], data: st
     assert isolate(why, ranges, works=lambda: True) == expected
 
 
-def test_isolate_blames_no_record_if_the_sink_refuses_all_or_fails_once() -> None:
+def test_isolate_blames_no_record_if_the_sink_refuses_all_records_or_fails_once() -> None:
     ranges = [OffsetRange("t", 0, 0, 4)]
     assert isolate(lambda _: "down", ranges, works=lambda: False) == {}
     # A short failure of the network: a later attempt with the same record succeeds.

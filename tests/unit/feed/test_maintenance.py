@@ -1,4 +1,4 @@
-"""Upkeep in a job of many tables: one table at a time, new tables too, and a stop between two tables."""
+"""Upkeep in a job of many tables maintains the tables one by one, including new tables."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Jobs:
         raise TableBusy("another job is at work")
 
 
-def test_upkeep_maintains_one_table_after_the_other_and_new_tables_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_upkeep_maintains_all_tables_one_by_one_including_new_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = Jobs(enough=5)
     monkeypatch.setattr(schedule, "Maintenance", jobs)
     monkeypatch.setattr(schedule, "next_time", lambda settings, *, now: now)
@@ -65,7 +65,7 @@ def test_upkeep_maintains_one_table_after_the_other_and_new_tables_too(monkeypat
     feed: Any = SimpleNamespace(config=config(), connections=None)
     with upkeep_beside_feed(feed, spark, tables=tables):
         assert jobs.all_done.wait(30)
-    # The schedule calls tables() once for the first time, then at every look.
+    # The upkeep calls tables() once to find the time of the first round, and then in every round.
     assert jobs.looked[:5] == ["lake.shop.a", "lake.shop.t1", "lake.shop.t2", "lake.shop.a", "lake.shop.t1"]
 
 

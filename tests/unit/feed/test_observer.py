@@ -68,7 +68,7 @@ def test_a_malformed_report_does_not_stop_the_feed() -> None:
     assert [batch.batch_id for batch in monitor.batches()] == [3]
 
 
-def test_a_batch_of_sparks_own_sink_is_committed_up_to_its_end() -> None:
+def test_a_batch_of_sparks_own_sink_counts_as_committed_up_to_the_batchs_end() -> None:
     monitor = FeedMonitor("taxi")
     QueryObserver(monitor, cast("Any", None), say=print).finish(REPORT, batch_of(REPORT, None), is_ours=False)
     snapshot = monitor.snapshot()

@@ -1,4 +1,4 @@
-"""Every way to run a feed uses ``FeedStart``; besides that, only the status decides how a feed would start."""
+"""Every way to run a feed uses ``FeedStart``; besides ``FeedStart``, only ``lakefeed status`` collects its facts."""
 
 import ast
 from pathlib import Path

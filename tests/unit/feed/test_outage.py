@@ -24,7 +24,7 @@ CATALOG = AccessDenied("the REST catalog refuses the login", hint="a token may h
 
 def outage(*, seconds: float = 300.0) -> tuple[Outage, FeedMonitor, list[str]]:
     stop, monitor, said = threading.Event(), FeedMonitor("taxi"), []  # type: ignore[var-annotated]
-    stop.set()  # So the tests do not wait.
+    stop.set()  # Then ``Outage.wait`` returns immediately.
     return Outage(stop=stop, monitor=monitor, say=said.append, seconds=seconds), monitor, said
 
 
@@ -61,7 +61,7 @@ def test_the_error_after_the_time_limit_has_the_servers_answer_and_a_hint() -> N
         (RecordsLost("the topic was recreated"), False, False),
         (translate(Exception("lakefeed schema registry does not answer: http://r gave no schema")), False, False),
         (translate(Exception("lakefeed schema registry gave no usable answer: http://r answered 404")), False, True),
-        # The error's class shows a broker; its text does not.
+        # The text mentions a broker, but only the class BrokerUnreachable counts.
         (Unreachable("the broker's proxy of Kafka does not answer"), False, True),
     ],
 )
@@ -92,7 +92,7 @@ def test_a_run_waits_for_a_server_that_has_answered_correctly_before(
         "org.apache.kafka.common.errors.NotLeaderOrFollowerException: For requests intended only for the leader",
     ],
 )
-def test_a_run_waits_after_answers_of_a_server_in_trouble(text: str) -> None:
+def test_a_run_waits_if_a_server_answers_with_a_temporary_error(text: str) -> None:
     waiting, _, _ = outage()
     waiting.has_landed = True
     assert waiting.wait(translate(Exception(text)))

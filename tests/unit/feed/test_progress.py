@@ -128,13 +128,13 @@ def test_the_difference_of_s3_requests_has_only_later_requests() -> None:
     assert S3Requests.parse("") == S3Requests()
 
 
-def test_below_ignores_a_location_with_the_same_beginning() -> None:
+def test_below_excludes_a_location_that_only_begins_with_the_same_text() -> None:
     requests = S3Requests.parse("PutObject\tdata\tlake/t\t2\t0\t0\t0\nPutObject\tdata\tlake/t2\t1\t0\t0\t0")
     assert requests.below([location_of("s3a://lake/t/")]).total == 2
     assert requests.below(["lake"]).total == 3
 
 
-def test_the_line_shows_s3_requests_and_an_exceeded_budget() -> None:
+def test_the_progress_line_shows_s3_requests_and_an_exceeded_budget() -> None:
     out = io.StringIO()
     requests = S3Requests.parse(AFTER)
     with ProgressView("taxi", console=Console(file=out, width=40)) as view:

@@ -59,7 +59,7 @@ NEW_CHECKPOINT = Start(reset_checkpoint=True, positions={P0: 9})
         pytest.param(checkpoint(0, 9, start=0), None, Start(), id="first batch planned"),
         pytest.param(checkpoint(1, 9), position(9), Start(), id="equal"),
         pytest.param(checkpoint(1, 9, start=5), position(9), Start(), id="committed, not logged by Spark"),
-        pytest.param(checkpoint(2, 20, start=9), position(9), Start(), id="one ahead"),
+        pytest.param(checkpoint(2, 20, start=9), position(9), Start(), id="checkpoint one batch ahead"),
         pytest.param(checkpoint(None), position(9), NEW_CHECKPOINT, id="checkpoint lost"),
         pytest.param(checkpoint(0, 5), position(9), NEW_CHECKPOINT, id="rolled back"),
         pytest.param(checkpoint(1, 7, start=5), position(9), NEW_CHECKPOINT, id="rolled back, another batch planned"),
@@ -89,9 +89,9 @@ def test_decide_resumes_at_the_checkpoint_or_at_the_table(
     ("state", "last"),
     [
         pytest.param(checkpoint(1, 9), position(5), id="table rolled back"),
-        pytest.param(checkpoint(2, 20, start=9), position(5), id="table rolled back, next one planned"),
+        pytest.param(checkpoint(2, 20, start=9), position(5), id="table rolled back, next batch planned"),
         pytest.param(checkpoint(0, 9), None, id="table dropped"),
-        pytest.param(checkpoint(1, 9, start=5), None, id="table dropped, next one planned"),
+        pytest.param(checkpoint(1, 9, start=5), None, id="table dropped, next batch planned"),
     ],
 )
 def test_a_table_behind_its_checkpoint_is_refused(state: CheckpointState, last: Position | None) -> None:
@@ -282,7 +282,7 @@ def test_checkpoint_state_reads_position_and_commits() -> None:
 def test_checkpoint_state_finds_damage(files: Files, damage: str | None) -> None:
     found = checkpoint_state(files).damage
     if damage is None:
-        # The only entry in commits is newer than all in offsets, which Spark never leaves.
+        # The newest entry in commits is newer than all entries in offsets; Spark never leaves such a checkpoint.
         assert found is not None
     else:
         assert found is not None
@@ -322,7 +322,7 @@ def batches(landed: int, *, end: int = 9, query: str = "Q") -> Position:
         pytest.param(checkpoint(0, 9, start=0, query_id="Q"), None, id="first batch planned"),
         pytest.param(checkpoint(2, 9, query_id="Q"), batches(3), id="equal"),
         pytest.param(checkpoint(2, 9, start=5, query_id="Q"), batches(3), id="committed, not logged by Spark"),
-        pytest.param(checkpoint(3, 20, start=9, query_id="Q"), batches(3), id="one ahead"),
+        pytest.param(checkpoint(3, 20, start=9, query_id="Q"), batches(3), id="checkpoint one batch ahead"),
     ],
 )
 def test_a_feed_with_state_resumes_at_its_checkpoint(state: CheckpointState, last: Position | None) -> None:
@@ -358,7 +358,7 @@ def test_a_feed_with_state_cannot_skip_lost_records() -> None:
         decide(facts(checkpoint(2, 9, query_id="Q"), batches(3), stateful=True, topics=gone), accept_loss=True)
 
 
-def test_a_feed_does_not_resume_without_the_state_that_its_table_has() -> None:
+def test_a_stateless_transform_is_refused_after_a_stateful_transform() -> None:
     with pytest.raises(CheckpointMismatch, match="a transform with state has filled the table"):
         decide(facts(checkpoint(2, 9), batches(3)))
     with pytest.raises(CheckpointMismatch, match="a transform with state has filled the table"):
@@ -375,7 +375,8 @@ def test_dead_letters_ahead_of_the_table_are_refused_unless_the_feed_was_moved()
         assert refused.value.where == "lake.n.dead"
     moved = replace(position(5), is_move=True)
     assert decide(facts(checkpoint(1, 9), moved, unknown_move=True, **letters)).reset_checkpoint
-    # A deleted topic's letters do not belong to the new topic of that name; the feed is refused for the loss first.
+    # The letters of a deleted topic do not belong to the new topic with the same name; the start is refused because of
+    # the lost records.
     recreated = {"topics": {"t": topic((0, 100), topic_id="B")}}
     with pytest.raises(RecordsLost):
         decide(facts(checkpoint(1, 5), position(5), **letters, **recreated))

@@ -133,7 +133,7 @@ def test_a_stop_ends_a_paused_run_immediately_and_the_pause_stays_stored() -> No
     assert run.store.pause is not None
 
 
-def test_a_change_during_a_pause_applies_after_it() -> None:
+def test_a_change_during_a_pause_applies_after_the_pause() -> None:
     run = Run()
     run.ask("pause")
     thread = later(lambda: run.ask("change", max_records_per_batch=5), lambda: run.ask("resume"))
@@ -149,7 +149,7 @@ def test_a_pause_and_a_resume_in_one_batch_count_as_a_pause() -> None:
     assert run.steering.settle() == "resumed"
 
 
-def test_a_start_waits_while_the_last_run_was_paused() -> None:
+def test_a_start_waits_if_the_last_run_was_paused() -> None:
     run = Run(Store(EARLIER))
     thread = later(lambda: run.ask("resume"))
     assert run.steering.wait_for_start(sink="iceberg a.b.c")
@@ -181,7 +181,7 @@ def test_a_run_that_ends_by_itself_is_refused_while_the_feed_is_paused(run: dict
     assert started.store.pause == EARLIER
 
 
-def test_a_pause_that_cannot_be_stored_still_pauses_and_says_so() -> None:
+def test_a_pause_that_cannot_be_stored_still_pauses_the_feed_with_a_message() -> None:
     run = Run(Store(fails=True))
     run.ask("pause")
     thread = later(lambda: run.ask("resume"))
@@ -232,7 +232,7 @@ def test_with_batches_of_returns_a_changed_copy() -> None:
     assert isinstance(ActionRequest(action="change", by="a", at=0.0).changes, dict)
 
 
-def test_a_pause_that_waits_for_the_end_of_a_batch_is_stored_before_it() -> None:
+def test_a_pause_is_stored_before_the_end_of_the_current_batch() -> None:
     run = Run()
     run.ask("pause", reason="repair")
     run.steering.keep()

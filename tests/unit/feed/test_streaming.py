@@ -1,4 +1,4 @@
-"""After a pause, a feed's query starts again only if a start of the feed would resume it."""
+"""After a pause, a feed's query starts again only if a new start of the feed would resume."""
 
 import threading
 from contextlib import nullcontext
@@ -84,7 +84,7 @@ def test_a_paused_feed_resumes_at_an_unchanged_position(at: int | None, reached:
         run_on(Run(decided(at=at), reached=reached))
 
 
-def test_a_resume_is_refused_like_a_start() -> None:
+def test_a_resume_is_refused_if_a_start_would_be_refused() -> None:
     with pytest.raises(RecordsLost):
         run_on(Run(RecordsLost("the topic was recreated")))
     with pytest.raises(CheckpointMismatch, match="moved while it was paused"):
@@ -124,7 +124,7 @@ class Ends(Run):
         raise self._error
 
 
-def test_a_checkpoint_in_use_by_the_successor_is_reported_as_a_replaced_driver() -> None:
+def test_a_checkpoint_in_use_by_a_new_driver_is_reported_as_a_replaced_driver() -> None:
     with pytest.raises(DriverReplaced, match="fence 2 other, this driver's 1 own"):
         run_on(Ends(IN_USE, fence="2 other"))
     with pytest.raises(Unreachable):
@@ -132,12 +132,12 @@ def test_a_checkpoint_in_use_by_the_successor_is_reported_as_a_replaced_driver()
 
 
 @pytest.mark.parametrize("fence", ["1 own", None], ids=["own fence", "table removed"])
-def test_a_driver_disturbed_by_an_older_one_decides_again_a_few_times(fence: str | None) -> None:
+def test_a_driver_disturbed_by_an_older_driver_decides_again_a_few_times(fence: str | None) -> None:
     run = Ends(IN_USE, fence=fence)
     with pytest.raises(CheckpointInUse):
         run_on(run)
     assert run.applied == ["1 own"] * RIVAL_TRIES
-    # The last of these errors is raised, so only the others are notes.
+    # The last error is raised, so only the errors before are notes.
     assert len(run.notes) == RIVAL_TRIES
 
 

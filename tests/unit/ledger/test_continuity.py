@@ -34,7 +34,7 @@ def commit(
         commit(("b", 0, 0, 0), ids={"b": "new"}, move=PositionReset("accepted-loss", {}, left_ids={"a": "one"})),
     ],
 )
-def test_violations_accept_a_commit_that_continues_the_last_one(next_commit: Commit) -> None:
+def test_violations_accept_a_commit_that_continues_the_last_commit(next_commit: Commit) -> None:
     assert violations(LAST, next_commit) == []
 
 
@@ -63,7 +63,7 @@ def test_violations_accept_a_commit_that_continues_the_last_one(next_commit: Com
         ),
     ],
 )
-def test_violations_report_a_commit_that_does_not_continue_the_last_one(next_commit: Commit, message: str) -> None:
+def test_violations_report_a_commit_that_does_not_continue_the_last_commit(next_commit: Commit, message: str) -> None:
     assert message in violations(LAST, next_commit)
 
 
@@ -77,7 +77,7 @@ def test_violations_report_a_batch_with_the_right_offset_and_another_mark() -> N
     assert violations(last, wrong) == ["s-0 begins after 4960, the table ends at 4959"]
 
 
-def test_check_commit_finds_a_batch_new_or_already_committed_or_refuses_it() -> None:
+def test_check_commit_returns_new_or_already_committed_or_refuses_the_batch() -> None:
     next_batch = commit(("a", 0, 10, 20), ("a", 1, 7, 7))
     last = Position(next_batch.ranges, snapshot_id=3)
     assert check_commit(next_batch, Position(LAST, snapshot_id=2), where="t") is CommitCheck.NEW

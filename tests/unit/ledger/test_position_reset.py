@@ -21,7 +21,7 @@ offsets = st.integers(0, 10**12)
 
 
 def at(*ends: int, topic_id: str = "one", start: int | None = None) -> OffsetRanges:
-    """Return ranges of topic t that end at these offsets; by default empty ones."""
+    """Return ranges of topic t that end at these offsets; by default empty ranges."""
     ranges = (OffsetRange("t", number, end if start is None else start, end) for number, end in enumerate(ends))
     return OffsetRanges(tuple(ranges), {"t": topic_id})
 
@@ -104,7 +104,7 @@ def test_an_audit_notes_moves_and_finds_no_fault_in_them() -> None:
     assert "accepted-loss" in kinds(batch(0, 0, 4), given_up, batch(1, 9, 10), fault=False)
 
 
-def test_an_audit_finds_gaps_and_overlaps_beside_a_move() -> None:
+def test_an_audit_finds_gaps_and_overlaps_between_batches_and_a_move() -> None:
     rewind = Commit("f", 0, at(2), move=PositionReset("rewind", {("t", 0): (4, 2)}, {"t": "one"}))
     assert kinds(batch(0, 0, 4), rewind, batch(1, 3, 6), fault=True) == ["gap"]
     assert kinds(batch(0, 0, 5), rewind, batch(1, 2, 6), fault=True) == ["overlap"]

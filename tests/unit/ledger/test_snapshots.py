@@ -51,14 +51,14 @@ def test_growth_of_all_commits_is_the_number_of_rows_in_the_table(catalog: Catal
     assert whole
     held = {each.snapshot_id: table.scan(snapshot_id=each.snapshot_id).to_arrow().num_rows for each in line}
     for number in range(len(line)):
-        # Suppose that the snapshots before these have expired.
+        # Suppose that the snapshots before ``left`` have expired.
         left = line[number:]
         grown = sum(each.grown for each in commits_of(left, "f"))
         grown += sum(each.grown for each in backfills_of(left, "f"))
         grown += sum(each.grown for each in replays_of(left, "f"))
         before = rows_before(left)
         assert before == (held[line[number - 1].snapshot_id] if number else 0)
-        # PyIceberg overwrites by two snapshots, both with these properties.
+        # PyIceberg overwrites by two snapshots, both with the properties of the commit.
         assert before + grown == held[line[-1].snapshot_id] == 4
 
 

@@ -1,4 +1,4 @@
-"""Conflicts of maintenance, its next time, and the form of a partition's value."""
+"""Conflicts of maintenance, the next time of upkeep, and the form of a partition's value."""
 
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -22,7 +22,7 @@ from lakefeed.maintenance.actions import as_text, is_conflict
         ("java.lang.OutOfMemoryError", False),
     ],
 )
-def test_is_conflict_recognizes_only_commits_of_others(text: str, conflict: bool) -> None:
+def test_is_conflict_recognizes_only_commits_of_other_writers(text: str, conflict: bool) -> None:
     assert is_conflict(text) is conflict
 
 
@@ -37,7 +37,7 @@ def test_is_conflict_recognizes_only_commits_of_others(text: str, conflict: bool
         (date(2018, 2, 3), "2018-02-03"),
     ],
 )
-def test_as_text_has_icebergs_form_of_partition_values(value: Any, text: str | None) -> None:
+def test_as_text_writes_partition_values_in_icebergs_form(value: Any, text: str | None) -> None:
     assert as_text(value) == text
 
 

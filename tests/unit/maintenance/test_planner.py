@@ -78,7 +78,7 @@ def test_plan_compacts_partitions_with_enough_small_files_coldest_first() -> Non
     assert "17 files of 4 partitions" in found.due[0].why
 
 
-def test_plan_rewrites_manifests_if_they_become_fewer_and_ten_delete_files() -> None:
+def test_plan_rewrites_manifests_that_become_fewer_and_at_least_ten_delete_files() -> None:
     assert steps(table(partition("1", small=4, large=9), delete_files=9)) == []
     assert steps(table(delete_files=10)) == ["manifests"]
     assert steps(table(manifests=31)) == ["manifests"]
@@ -120,13 +120,13 @@ def test_expiry_keeps_the_newest_commit_of_each_feed(holders: dict[str, int], go
     assert (found.snapshots, found.held_for) == (goes, held)
 
 
-def test_expiry_always_keeps_a_number_of_snapshots() -> None:
+def test_expiry_keeps_the_configured_number_of_snapshots() -> None:
     assert expiry(line(1000), Expire(older_than="1 second", keep=200), now=NOW).snapshots == 800
     assert expiry(line(100), Expire(older_than="1 second", keep=200), now=NOW).snapshots == 0
 
 
-def test_later_commits_do_not_shorten_the_expiry_limit() -> None:
-    """Other writers commit between the look and the expiry: the limit is a time, so their commits do not use it up."""
+def test_commits_after_the_plan_do_not_shift_the_expiry_limit() -> None:
+    """The limit is a time, so commits of other writers between the plan and the expiry do not shift the limit."""
     before = line(100, quiet=50)
     found = expiry(before, Expire(older_than="1 second", keep=10), now=NOW)
     later = (*(Ancestor(snapshot_id=1000 + each, at=NOW + 60 - each) for each in range(40)), *before)

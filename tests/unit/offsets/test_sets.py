@@ -1,4 +1,4 @@
-"""Compare the set operations on offset ranges with those of Python's sets."""
+"""Compare the set operations on offset ranges with the operations of Python's sets."""
 
 from collections.abc import Iterable
 from itertools import product
@@ -27,7 +27,7 @@ def offsets(given_ranges: Iterable[OffsetRange]) -> set[Offset]:
 
 
 def is_union(found: list[OffsetRange]) -> bool:
-    """Return whether the ranges are sorted, none is empty, and no two touch."""
+    """Return whether the ranges are sorted, no range is empty, and no two ranges touch."""
     starts = {(each.key, each.start) for each in found}
     return found == sorted(found) and all(each.records and (each.key, each.end) not in starts for each in found)
 
@@ -41,7 +41,9 @@ def test_union_has_the_same_offsets_in_the_fewest_ranges(some: list[OffsetRange]
 
 
 @given(ranges, ranges)
-def test_difference_and_intersection_are_those_of_sets(some: list[OffsetRange], others: list[OffsetRange]) -> None:
+def test_difference_and_intersection_give_the_results_of_pythons_sets(
+    some: list[OffsetRange], others: list[OffsetRange]
+) -> None:
     left, both = difference(some, others), intersection(some, others)
     assert offsets(left) == offsets(some) - offsets(others)
     assert offsets(both) == offsets(some) & offsets(others)
@@ -65,7 +67,7 @@ def test_has_finds_exactly_the_offsets_of_the_ranges(some: list[OffsetRange], of
 
 
 @given(ranges)
-def test_layers_have_every_range_once_and_every_partition_at_most_once(some: list[OffsetRange]) -> None:
+def test_layers_have_every_range_once_and_at_most_one_range_per_partition(some: list[OffsetRange]) -> None:
     found = layers(some)
     assert sorted(each for layer in found for each in layer) == sorted(each for each in some if each.records)
     for layer in found:
@@ -83,7 +85,8 @@ def test_portions_have_a_maximum_size_and_every_offset_once(some: list[OffsetRan
         assert len(keys) == len(portion)
         count = sum(each.records for each in portion)
         assert 0 < count <= size
-        # There are no more portions than needed: a portion is full, unless a gap of a partition requires another one.
+        # There are no more portions than needed: a portion is full, unless a gap of a partition requires another
+        # portion.
         later = [each for rest in found[number + 1 :] for each in rest]
         later_keys = {each.key for each in later}
         starts = {other.start for other in later}
@@ -91,6 +94,6 @@ def test_portions_have_a_maximum_size_and_every_offset_once(some: list[OffsetRan
         assert count == size or not later or gaps or later_keys <= keys
 
 
-def test_portions_give_the_room_of_a_short_range_to_longer_ones() -> None:
+def test_portions_give_the_room_of_a_short_range_to_longer_ranges() -> None:
     [first, *_] = portions([OffsetRange("a", 0, 0, 100), OffsetRange("a", 1, 0, 2), OffsetRange("a", 2, 5, 100)], 20)
     assert first == [OffsetRange("a", 0, 0, 9), OffsetRange("a", 1, 0, 2), OffsetRange("a", 2, 5, 14)]

@@ -1,4 +1,4 @@
-"""The text of the MERGE; no name of a column can change its meaning."""
+"""The text of the MERGE, whose meaning no column name can change."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -48,7 +48,7 @@ def test_consecutive_batches_take_each_offset_once(given_spans: list[tuple[int, 
 
 
 @given(st.lists(spans, min_size=1, max_size=6), st.integers(1, 300))
-def test_each_batch_has_all_partitions_and_records_of_those_with_lag(
+def test_each_batch_has_all_partitions_and_records_of_partitions_with_lag(
     given_spans: list[tuple[int, int]], limit: int
 ) -> None:
     ranges = next_ranges({}, topic(*given_spans), limit=limit).ranges
@@ -56,7 +56,7 @@ def test_each_batch_has_all_partitions_and_records_of_those_with_lag(
     assert all(each.records or start == end for each, (start, end) in zip(ranges, given_spans, strict=True))
 
 
-def test_a_batch_ends_at_until_and_does_not_begin_after_the_topics_end() -> None:
+def test_a_batch_ends_at_the_offsets_until_and_is_empty_after_the_topics_end() -> None:
     assert [(each.start, each.end) for each in next_ranges({0: 12}, topic((0, 10)), limit=5).ranges] == [(12, 12)]
     described = topic((0, 10), (0, 4))
     assert next_ranges({0: 3}, described, until={0: 5, 1: 0}).records == 2
@@ -117,7 +117,7 @@ def test_a_run_that_ends_by_itself_ignores_min_records(tmp_path: Path) -> None:
         (JobFailed("the disk is full"), 1, True, False),
     ],
 )
-def test_a_table_waits_for_a_server_that_has_answered_the_job(
+def test_a_table_waits_only_for_a_server_that_has_answered_this_job(
     error: LakefeedError, batches: int, *, others: bool, waits: bool, tmp_path: Path
 ) -> None:
     failing = table(tmp_path)
@@ -137,15 +137,15 @@ MINE, EARLIER = f"2 {DRIVER}ab", f"3 {'0' * len(DRIVER)}cd"
         (f"3 {'f' * len(DRIVER)}cd", 0, 0, False),
         # Both jobs have one process, so their fences do not show which job began first.
         (f"3 {DRIVER}cd", 0, 0, False),
-        # The other job started later, as by an operator; its fence looks earlier because its clock is behind.
+        # An operator started the other job later, but its fence looks earlier because the clock there is behind.
         (EARLIER, 1, 0, False),
         (EARLIER, 0, 3, False),
         (None, 0, 0, False),
     ],
-    # Fixed ids: driver names differ between the processes of pytest's workers.
+    # The ids are fixed, because driver names differ between the processes of pytest's workers.
     ids=["earlier", "later", "same process", "has landed", "three minutes ago", "no fence"],
 )
-def test_the_later_of_two_jobs_that_began_together_takes_its_tables_back(
+def test_the_later_of_two_simultaneous_jobs_takes_the_tables_back(
     taken: str | None, batches: int, minutes: int, takes_back: bool, tmp_path: Path
 ) -> None:
     replaced = table(tmp_path)

@@ -67,7 +67,7 @@ def test_a_deep_json_schema_is_an_error(text: str) -> None:
         table_schema(None, registered(text, "JSON"), registry="http://registry")
 
 
-def test_a_first_schema_with_names_that_differ_in_case_only_is_refused() -> None:
+def test_a_table_schema_with_names_that_differ_in_case_only_is_refused() -> None:
     inner = {"type": "record", "name": "n.Inner", "fields": [field("x", "int"), field("X", "int")]}
     for schema, names in [
         (record(field("id"), field("ID")), "R.id and R.ID"),

@@ -38,6 +38,6 @@ def test_registry_error_of_finds_the_registrys_failure(text: str, kind: type[Exc
     assert error.where == text.partition(": ")[2]
 
 
-def test_other_errors_of_spark_give_none() -> None:
+def test_decode_error_of_and_registry_error_of_ignore_other_errors() -> None:
     assert decode_error_of(RuntimeError("out of memory")) is None
     assert registry_error_of(RuntimeError("out of memory")) is None

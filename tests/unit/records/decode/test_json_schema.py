@@ -212,7 +212,7 @@ def test_a_reference_finds_the_document_with_the_longest_common_path() -> None:
     assert [each["type"] for each in found] == [LONG, STRING]
 
 
-def test_columns_have_the_names_of_the_properties_but_for_the_empty_name() -> None:
+def test_columns_have_the_names_of_the_properties_except_the_empty_name() -> None:
     names = ["a b", "a.b", 'a"b', "a`b", "größe", "select", "1st", "a/b", "__proto__", "$ref", "名", " ", ""]
     found = fields({name: {"type": "object", "properties": {name: {"type": "integer"}}} for name in names})
     assert list(found) == [*names[:-1], "_"]
@@ -245,7 +245,7 @@ def test_properties_of_choices_and_conditions_are_nullable() -> None:
     assert [found[name].get(ANY) for name in "nxzd"] == [None, True, True, True]
 
 
-def test_a_root_of_several_objects_has_the_properties_of_all() -> None:
+def test_a_root_of_several_objects_has_the_properties_of_all_objects() -> None:
     """Confluent uses this layout for several types in one topic."""
     order: dict[str, Any] = {"properties": {"id": {"type": "integer"}, "n": {"type": "number"}}, "required": ["id"]}
     client: dict[str, Any] = {"properties": {"id": {"type": "integer"}, "name": {"type": "string"}}}

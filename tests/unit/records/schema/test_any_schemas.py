@@ -1,4 +1,4 @@
-"""Chains of random schemas: each change is applied or refused with a reason, and the table can follow."""
+"""Chains of random schemas: each change is applied or refused with a reason, and the table can change likewise."""
 
 import json
 from contextlib import suppress

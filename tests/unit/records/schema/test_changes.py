@@ -39,7 +39,7 @@ def test_history_appends_new_entries_at_the_end() -> None:
     assert both.entries == (Entry(AT, 3, (ADDED,)), rename)
 
 
-def test_an_entry_without_changes_adds_only_its_id() -> None:
+def test_an_entry_without_changes_adds_only_the_schema_id() -> None:
     before = history_properties({}, [Entry(AT, 3, (ADDED,))])
     assert history_properties(before, [Entry(AT, 7, ())]) == {IDS: "3,7"}
     assert history_properties(before, [Entry(AT, 3, ())]) == {}

@@ -162,7 +162,7 @@ def test_names_with_special_characters_are_quoted() -> None:
     assert set_properties(TABLE, {"k": "it's \\ 1"}) == ALTER + "SET TBLPROPERTIES ('k' = 'it\\'s \\\\ 1')"
 
 
-def test_a_merge_of_two_avro_schemas_gives_the_statements() -> None:
+def test_a_merge_of_two_avro_schemas_gives_the_alter_statements() -> None:
     reader = record(field("id", "int"), field("fare", decimal(9)), field("old"))
     merge = join(reader, record(field("id", "long"), field("fare", decimal(12)), field("new", aliases=["old"])))
     have, want = columns_of(json.dumps(reader)), columns_of(merge.schema)

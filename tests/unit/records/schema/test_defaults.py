@@ -36,7 +36,7 @@ def test_only_plain_types_have_a_default_in_sql(type_: Any, default: Any, expect
     assert column_defaults(schema(type_, default=default)).get("c") == expected
 
 
-def test_a_field_without_a_default_has_none_in_sql() -> None:
+def test_a_field_without_a_default_has_no_default_in_sql() -> None:
     assert column_defaults(schema("long")) == {}
 
 

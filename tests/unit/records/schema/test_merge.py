@@ -321,7 +321,7 @@ def test_a_record_named_array_does_not_match_an_array() -> None:
     assert joined_type([record(name="array"), items], items) == [record(name="array"), items]
 
 
-def test_without_grow_new_fields_are_left_out_and_names_stay() -> None:
+def test_without_grow_new_fields_are_left_out_and_renamed_fields_keep_the_readers_names() -> None:
     reader = record(field("a", "int"))
     writer = record(field("b", "long", aliases=["a"]), field("c"))
     merge = join(reader, writer, grow=False)
@@ -349,7 +349,7 @@ def test_a_merge_keeps_doc_and_other_attributes() -> None:
 @pytest.mark.parametrize(
     "text", ["{", '"string"', '{"type": "record"}', '{"type": "array", "items": "int"}', "[]", "7"]
 )
-def test_a_schema_of_no_record_is_an_error(text: str) -> None:
+def test_a_schema_that_is_no_record_is_an_error(text: str) -> None:
     with pytest.raises(ConfigError, match="Avro schema"):
         merge_schemas(text, json.dumps(record()))
 

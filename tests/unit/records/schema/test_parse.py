@@ -1,4 +1,4 @@
-"""Avro schemas that any client may register: malformed and too large ones are errors with a reason."""
+"""Avro schemas that any client may register: malformed and too large schemas are errors with a reason."""
 
 import json
 import time
@@ -66,7 +66,7 @@ def test_a_merge_with_too_many_columns_is_refused() -> None:
 
 
 def test_invalid_logical_types_and_defaults_are_ignored() -> None:
-    """Avro's reader ignores them, too."""
+    """Avro's reader ignores invalid logical types and defaults, too."""
     schema = parse(
         json.dumps(
             record(

@@ -85,7 +85,7 @@ class Feed:
         return self.keeper.columns.names
 
 
-def test_a_refused_schema_does_not_stop_the_merge_of_others() -> None:
+def test_a_refused_schema_does_not_stop_the_merge_of_other_schemas() -> None:
     feed = Feed({2: V2, 3: record(of("id", "int"), of("KAFKA_offset", "long"), name="Trip"), 4: V2})
     notes = feed.meet(2, 3, 4)
     assert feed.names == ["id", "fare"]
@@ -117,7 +117,7 @@ def test_a_table_that_refuses_the_old_rows_stops_the_feed() -> None:
 
 
 def test_an_invalid_schema_is_skipped_with_a_note() -> None:
-    """The decoder refuses the records of these schemas."""
+    """The decoder refuses the records of invalid schemas."""
     documents = [*(each for each, _ in MALFORMED), bomb(), deep(300), ["null", V1], "int"]
     writers: dict[int, Any] = {at + 2: each for at, each in enumerate(documents)}
     feed = Feed(writers)

@@ -39,7 +39,7 @@ def test_same_record_accepts_a_version_of_the_record(writer: Any) -> None:
     assert why(writer) is None
 
 
-def test_same_record_accepts_a_record_that_is_an_alias_of_the_readers() -> None:
+def test_same_record_accepts_a_record_with_a_name_from_the_readers_aliases() -> None:
     assert why({**TRIP, "name": "Ride"}, reader={**TRIP, "aliases": ["nyc.Ride"]}) is None
 
 
@@ -60,7 +60,7 @@ def test_resolvable_refuses_a_writer_without_a_required_field() -> None:
     assert why(writer, "resolvable", nullable) is None
 
 
-def test_any_accepts_another_record() -> None:
+def test_accept_any_accepts_a_record_with_another_name() -> None:
     assert why(PAYMENT, "any") is None
 
 
@@ -70,14 +70,14 @@ def test_titles_of_json_schemas_do_not_count_as_names() -> None:
     assert refusal(json.dumps(TRIP), json.dumps(foreign), "same_record", by_name=False) is not None
 
 
-def test_refusal_raises_an_error_for_a_schema_of_no_record() -> None:
+def test_refusal_raises_an_error_for_a_schema_that_is_no_record() -> None:
     with pytest.raises(ConfigError):
         why(["null", TRIP])
 
 
 @pytest.mark.parametrize("policy", ["evolve", "ignore", "fail"])
 def test_a_refused_schema_does_not_change_the_readers_schema(policy: ChangePolicy) -> None:
-    """With ``fail`` it is no error either: a misrouted record only counts as unreadable."""
+    """A refused schema is no error even with ``fail``, because a misrouted record only counts as unreadable."""
     evolution = Evolution(policy, json.dumps(TRIP), known_ids={1})
     assert evolution.merge_writer_schema(2, json.dumps(PAYMENT)) is None
     assert evolution.reader_schema == json.dumps(TRIP)
@@ -86,13 +86,13 @@ def test_a_refused_schema_does_not_change_the_readers_schema(policy: ChangePolic
     assert evolution.take_notes() == (f"schema id 2: {FOREIGN}; its records are not landed",)
 
 
-def test_any_merges_the_schema_of_another_record() -> None:
+def test_accept_any_merges_the_schema_of_another_record() -> None:
     evolution = Evolution("evolve", json.dumps(TRIP), known_ids={1}, accept="any")
     assert evolution.merge_writer_schema(2, json.dumps(PAYMENT)) is not None
     assert fields_of(evolution.reader_schema) == ["id", "fare", "amount", "currency"]
 
 
-def test_a_refused_version_is_accepted_after_a_version_that_shares_its_fields() -> None:
+def test_a_refused_schema_is_accepted_after_a_merge_adds_a_shared_field() -> None:
     first, last = record(field("a"), name="R"), record(field("b"), name="R")
     between = record(field("a"), field("b"), name="R")
     evolution = Evolution("evolve", json.dumps(first), known_ids={1})

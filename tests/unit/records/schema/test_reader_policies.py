@@ -15,7 +15,7 @@ MISFIT = json.dumps(record(field("a", "string")))
 POLICIES: list[ChangePolicy] = ["evolve", "ignore", "fail"]
 
 
-def test_evolve_changes_the_readers_schema() -> None:
+def test_the_policy_evolve_changes_the_readers_schema() -> None:
     evolution = Evolution("evolve", V1, known_ids={1})
     merge = evolution.merge_writer_schema(2, V2)
     assert merge is not None
@@ -25,7 +25,7 @@ def test_evolve_changes_the_readers_schema() -> None:
     assert evolution.take_notes() == ()
 
 
-def test_ignore_notes_each_new_field_once_and_widens_types() -> None:
+def test_the_policy_ignore_notes_each_new_field_once_and_widens_types() -> None:
     evolution = Evolution("ignore", V1, known_ids={1})
     assert evolution.merge_writer_schema(2, V2) is None
     assert evolution.take_notes() == ("schema id 2: left out by schema.on_change: ignore: b added (string)",)
@@ -37,7 +37,7 @@ def test_ignore_notes_each_new_field_once_and_widens_types() -> None:
     assert evolution.take_notes() == ()
 
 
-def test_fail_raises_at_each_change_and_keeps_the_readers_schema() -> None:
+def test_the_policy_fail_raises_an_error_at_each_change() -> None:
     evolution = Evolution("fail", V1, known_ids={1})
     for _ in range(2):
         with pytest.raises(SchemaChanged) as stopped:
@@ -75,7 +75,7 @@ def test_a_schema_that_the_reader_covers_changes_nothing(policy: ChangePolicy) -
     assert evolution.take_notes() == ()
 
 
-def test_fail_accepts_a_new_alias_of_the_record() -> None:
+def test_the_policy_fail_accepts_a_new_alias_of_the_record() -> None:
     """The decoder needs the alias, but the table does not change."""
     evolution = Evolution("fail", V1)
     merge = evolution.merge_writer_schema(2, json.dumps(record(field("a", "int"), name="Other", aliases=["R"])))

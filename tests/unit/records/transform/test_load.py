@@ -25,7 +25,7 @@ def pipeline(folder: Path, says: str) -> Path:
     return folder
 
 
-def test_two_folders_may_have_modules_of_one_name(tmp_path: Path) -> None:
+def test_two_folders_may_have_modules_with_the_same_name(tmp_path: Path) -> None:
     one, other = pipeline(tmp_path / "one", "one"), pipeline(tmp_path / "other", "other")
     first = load("steps:say", where="transform", folder=one)
     assert first() == "one"

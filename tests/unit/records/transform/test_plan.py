@@ -33,7 +33,7 @@ def test_only_a_pipeline_without_transform_and_deduplication_surely_keeps_no_sta
     assert transform_id(config(None), folder=None) is None
 
 
-def test_the_id_changes_with_each_part_that_can_change_the_state(tmp_path: Path) -> None:
+def test_the_transform_id_changes_with_each_part_that_can_change_the_state(tmp_path: Path) -> None:
     own = tmp_path / "own.py"
     own.write_text("def f(rows): return rows")
     step = config(steps())
@@ -53,7 +53,7 @@ def test_the_id_changes_with_each_part_that_can_change_the_state(tmp_path: Path)
     assert transform_id(step, folder=tmp_path) not in ids
 
 
-def test_the_id_ignores_texts_that_may_be_secrets() -> None:
+def test_the_transform_id_ignores_texts_that_may_be_secrets() -> None:
     one, other = (config(steps(options={"password": each})) for each in ("a", "b"))
     assert transform_id(one, folder=None) == transform_id(other, folder=None)
     tables = [{"j": {"format": "jdbc", "options": {"password": each}}} for each in ("a", "b")]

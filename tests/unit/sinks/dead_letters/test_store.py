@@ -30,13 +30,13 @@ def is_chosen_as_printed(reason: str) -> bool:
 
 
 @pytest.mark.parametrize("reason", REASONS)
-def test_a_reason_as_printed_chooses_its_letters(reason: str) -> None:
+def test_a_printed_reason_selects_the_letters_with_this_reason(reason: str) -> None:
     assert is_chosen_as_printed(reason)
     assert not DeadLetterFilter(feed="f", reason=f"{reason}!").means(reason)
 
 
 @given(st.text(st.characters(exclude_characters="\\")))
-def test_any_reason_as_printed_chooses_its_letters(reason: str) -> None:
+def test_any_printed_reason_selects_the_letters_with_this_reason(reason: str) -> None:
     assert is_chosen_as_printed(reason)
 
 
