@@ -29,11 +29,12 @@ from tests.support.servers.mysql import mysql as running_mysql
 from tests.support.servers.postgresql import PostgreSQL, postgresql
 from tests.support.servers.search import EACH_SEARCH_SERVER, SearchServer, search_server
 
-# Disables C2: it would take a third of the CPU time of the tests' short-lived JVMs, and save less than that.
-# Without C2, the JVM reserves a fifth of the usual code cache, which a session with hundreds of tables would fill.
+# C2, Java's second compiler, is off, because it would take a third of the CPU time of the tests' short-lived JVMs, and
+# save less. Without C2, the JVM reserves a fifth of the usual code cache, which a session with hundreds of tables would
+# fill.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m")
 
-# No deadline, because on a busy machine one example may take ten times as long as the next.
+# Hypothesis gets no deadline, because on a busy machine one example may take ten times as long as the next.
 settings.register_profile("lakefeed", deadline=None)
 settings.load_profile("lakefeed")
 
@@ -60,7 +61,7 @@ def _authorities_of_one_test(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _secrets_of_one_test() -> Iterator[None]:
-    """Forget a test's passwords, because lakefeed would redact them in the next test's messages."""
+    """Forget a test's passwords, because lakefeed would redact these words in the next test's messages."""
     with forget_afterwards():
         yield
 
@@ -112,13 +113,13 @@ def search(search_servers: Callable[[str], SearchServer], request: pytest.Fixtur
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run the tests in files ``test_elasticsearch.py`` on all search servers; other tests use one server."""
     if "search" in metafunc.fixturenames and metafunc.module.__name__.endswith("test_elasticsearch"):
-        # Not the session's scope, with which pytest would run these files before other files of their folders.
+        # Not the scope "session", with which pytest would run these files before the other files of their folders.
         metafunc.parametrize("search", EACH_SEARCH_SERVER, indirect=True, scope="module")
 
 
 @pytest.fixture
 def feed(stack: Endpoints, tmp_path: Path) -> Feed:
-    """Return a new feed on the shared stack."""
+    """Return a new feed, with its own topic and table, on the shared stack."""
     return Feed(stack, tmp_path)
 
 
@@ -131,7 +132,7 @@ def lake(stack: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Yield a Spark session with two threads and no server."""
+    """Yield a Spark session with two threads that uses no server."""
     folder: Path = tmp_path_factory.mktemp("spark")
     with spark_in(folder, conf={"spark.sql.warehouse.dir": str(folder / "warehouse")}) as running:
         yield running
@@ -171,7 +172,7 @@ def reading(tmp_path: Path) -> Reader:
 
 @pytest.fixture
 def accepted(reading: Reader) -> Acceptor:
-    """Return a function that reads a text as ``reading`` does, requires that it has no problems, and returns it."""
+    """Return a function like ``reading`` that requires a text without problems, and returns only the configuration."""
 
     def of(*arguments: Any, **options: Any) -> Any:
         config, found = reading(*arguments, **options)

@@ -37,7 +37,7 @@ TIMEOUT_SECONDS = 10
 
 @dataclass(frozen=True)
 class Finding:
-    """An advisory about a component, and the reason for accepting it; None if no one has decided yet."""
+    """An advisory about a component, and the reason for accepting the advisory; None if no one has decided yet."""
 
     part: Component
     advisory: str
@@ -77,7 +77,7 @@ def known(parts: Iterable[Component], advisories: list[dict[str, Any]]) -> list[
 
 
 def queried(parts: list[Component], accepted: dict[str, str]) -> tuple[list[Finding], list[str]]:
-    """Query the services for advisories; return them, and the errors of services that did not answer."""
+    """Return the advisories that the services have, and the errors of services that did not answer."""
     findings, failures = [], []
     try:
         query = json.dumps({"queries": [{"package": {"purl": part.purl}} for part in parts]}).encode()

@@ -26,17 +26,17 @@ DIGEST = "META-INF/lakefeed-sources.sha256"
 RELEASE = "17"
 # Without "classfile": Scala's class files refer to annotations that are not on the class path.
 LINT = "-Xlint:all,-classfile,-path,-processing"
-# Public and protected members must have a comment, with valid links and tags.
+# Requires that public and protected members have a comment, with valid links and tags.
 DOCLINT = "-Xdoclint:all/protected"
-# Missing tags are ignored, because most would repeat the type or the first line.
+# Warnings about missing tags are ignored, because most tags would repeat the type or the first line.
 OPTIONAL_TAGS = ("warning: no @param", "warning: no @return", "warning: no @throws")
-# The earliest time that a ZIP file can store.
+# The time of all entries: the earliest time that a ZIP file can store.
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 @dataclass(frozen=True)
 class Module:
-    """The sources of a jar (with ``java`` and ``resources``), the jar, and its Java module name."""
+    """The folder of a jar's sources (with ``java`` and ``resources``), the jar, and the jar's Java module name."""
 
     sources: Path
     jar: Path
@@ -62,14 +62,14 @@ def build(*, force: bool = False, say: Callable[[str], None] = print) -> Path:
     """Build the jars whose sources have changed, or all with ``force``; return the core's jar.
 
     Args:
-        say: gets a line about each jar.
+        say: called with a line of text about each jar.
 
     Raises:
         BuildFailed: there is no JDK or no PySpark, or the sources do not compile.
     """
     _build(Module(SOURCES, JAR, "io.lakefeed"), sources_digest(), [], force=force, say=say)
     for plugin in PLUGINS:
-        # Includes the core's sources, because the plug-ins' classes use the core's.
+        # The digest includes the core's sources, because the plug-ins' classes use the core's classes.
         digest = digest_of(plugin.sources, sources_digest())
         _build(plugin, digest, [JAR], force=force, say=say)
     return JAR
@@ -82,7 +82,7 @@ def _build(module: Module, digest: str, on: list[Path], *, force: bool, say: Cal
         return
     with tempfile.TemporaryDirectory(prefix="lakefeed-jvm-") as classes:
         compile_classes(module.sources / "java", Path(classes), [*on, *class_path()], DOCLINT)
-        # Writes another file first, because a running process may read the jar.
+        # Write another file and rename it, because a running process may read the jar.
         partial = jar.with_suffix(".jar.partial")
         try:
             _pack(module, Path(classes), digest, partial)
@@ -93,7 +93,7 @@ def _build(module: Module, digest: str, on: list[Path], *, force: bool, say: Cal
 
 
 def sources_digest() -> str:
-    """Return the SHA-256 of the core's sources and of the compiler's options."""
+    """Return the SHA-256 of the core's Java sources together with the compiler's options."""
     return digest_of(SOURCES, f"{RELEASE} {LINT} {DOCLINT}")
 
 
@@ -107,7 +107,7 @@ def digest_of(folder: Path, *others: str) -> str:
 
 
 def built_from(jar: Path) -> str | None:
-    """Return the digest in a jar; None if there is no complete jar."""
+    """Return the digest of the sources from which a jar was built; None if there is no complete jar."""
     try:
         with zipfile.ZipFile(jar) as built:
             return built.read(DIGEST).decode()
@@ -149,7 +149,7 @@ def compile_classes(sources: Path, classes: Path, on: list[Path], *options: str)
     if javac is None:
         raise BuildFailed(f"javac is not on the PATH; install a JDK of version {RELEASE}, not only a Java runtime")
     files = sorted(str(path) for path in sources.rglob("*.java"))
-    # By default javac reports only 100 warnings; those about optional tags could hide others.
+    # By default javac reports only 100 warnings, and the ignored warnings about optional tags could hide others.
     command = [javac, "--release", RELEASE, "-encoding", "UTF-8", "-proc:none", "-g", "-Xmaxwarns", "10000", LINT]
     ran = subprocess.run(
         [*command, *options, "-d", str(classes), "-cp", ":".join(map(str, on)), *files],
@@ -163,7 +163,7 @@ def compile_classes(sources: Path, classes: Path, on: list[Path], *options: str)
 
 
 def _findings(output: str) -> list[str]:
-    """Split javac's output into errors and warnings, without those about optional tags."""
+    """Split javac's output into errors and warnings, without warnings about optional tags."""
     texts = re.split(r"^(?=\S*?\.java:\d+: |(?:warning|error): )", output, flags=re.MULTILINE)
     kinds = ("error: ", "warning: ")
     return [

@@ -23,7 +23,7 @@ SETTINGS = ROOT / "tools" / "site.toml"
 SOURCE = ROOT / "build" / "site-source"
 SITE = ROOT / "build" / "site"
 FENCE = re.compile(r"^(```|~~~).*?^\1", re.S | re.M)
-# The alternative without a target matches inline code, in which brackets are no link.
+# The first alternative, which has no target, matches inline code, in which brackets are no link.
 LINK = re.compile(r"`[^`\n]*`|(?<=\]\()(?P<target>[^)\s]+)")
 LANGUAGES = {".py": "python", ".yaml": "yaml", ".sql": "sql", ".proto": "protobuf", ".json": "json", ".toml": "toml"}
 
@@ -81,7 +81,7 @@ def linked(text: str, page: Path) -> Iterator[Path]:
 
 
 def resolved(target: str | None, page: Path) -> Path | None:
-    """Return the target of a relative link as a path in the repository; None for other and for broken links."""
+    """Return the target of a relative link as a path in the repository; None for any other or a broken link."""
     file = (target or "").partition("#")[0]
     if not file or re.match(r"[a-z]+:", file):
         return None
@@ -108,7 +108,7 @@ def relinked(text: str, page: Path) -> str:
 
 
 def navigation(pages: list[Page]) -> list[Any]:
-    """Return zensical's navigation: the headings of the index with their pages; a heading with one page is omitted."""
+    """Return zensical's navigation: the index's headings with their pages; of a heading with one page, the page."""
     tree: dict[str, Any] = {}
     for page in pages:
         part = tree
@@ -149,7 +149,7 @@ def main() -> int:
     stage(SOURCE / "pages")
     (SOURCE / "zensical.toml").write_text(settings(), "utf-8")
     command = [str(Path(sys.executable).with_name("zensical")), "build", "--strict", "--config-file", "zensical.toml"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}  # For tools.site_anchors.
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}  # Lets zensical import tools.site_anchors.
     status = subprocess.run(command, cwd=SOURCE, env=environment, check=False).returncode
     if status == 0:
         shutil.rmtree(SITE, ignore_errors=True)

@@ -15,7 +15,7 @@ LIMITS = ROOT / "tools" / "sizes.toml"
 
 
 def files_of(patterns: list[str]) -> Iterator[Path]:
-    """Yield the files that match, without downloaded ones (``vendor``)."""
+    """Yield the files that match a pattern, without downloaded files (in a folder ``vendor``)."""
     for pattern in patterns:
         yield from (path for path in ROOT.glob(pattern) if path.is_file() and "vendor" not in path.parts)
 

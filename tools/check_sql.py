@@ -23,7 +23,7 @@ CONDITIONS = {"filter", "where", "overwrite"}
 """Functions of Spark that parse a text as SQL, but also accept columns."""
 
 THROUGH = {"run", "expression", "Statement.of", "with_properties"}
-"""Functions of ``statements`` that take SQL."""
+"""Functions of ``lakefeed.clients.spark.statements`` that take SQL."""
 
 IN_JAVA = re.compile(r"\b(?:spark\.sql|selectExpr|expr)\((?!\")|\bsqlParser\(\)")
 
@@ -45,20 +45,20 @@ def in_python(source: str) -> Iterator[tuple[int, str]]:
 
 
 def in_java(source: str) -> Iterator[tuple[int, str]]:
-    """Yield the line and the fault of each use of Spark's parser."""
+    """Yield the line and the fault of each place where Java passes text to Spark's SQL parser."""
     for number, line in enumerate(source.splitlines(), start=1):
         if match := IN_JAVA.search(line):
             yield number, f"{match.group()} parses SQL: use io.lakefeed.query.Statements"
 
 
 def _is_literal(node: ast.expr) -> bool:
-    """Return True for a literal, and for a constant of the module."""
+    """Return True for a literal, and for a constant of the module (a name in capitals)."""
     inner = node.value if isinstance(node, ast.Starred) else node
     return isinstance(inner, ast.Constant) or (isinstance(inner, ast.Name) and inner.id.isupper())
 
 
 def _is_composed(node: ast.expr) -> bool:
-    """Return True for a composed text: an f-string, an operator with a text, or a method of a literal."""
+    """Return True for a composed text: an f-string, ``+`` or ``%`` with a text, or a method of a literal."""
     match node:
         case ast.JoinedStr():
             return True
@@ -70,7 +70,7 @@ def _is_composed(node: ast.expr) -> bool:
 
 
 def _quotes_value(node: ast.expr) -> bool:
-    """Return True for an f-string with a value inside an SQL literal."""
+    """Return True for an f-string in which a value is inside an SQL literal."""
     text = ""
     for part in node.values if isinstance(node, ast.JoinedStr) else ():
         if isinstance(part, ast.Constant):

@@ -1,7 +1,7 @@
 """Find vague words, and docstrings that begin with a question word: part of ``make lint``.
 
-Names are checked too. A word in quotes, or before ``:`` or ``=``, is allowed, because programs may read it. How to
-write: CONTRIBUTING.md, "Style".
+Names in code are checked, too. A word in quotes, or before ``:`` or ``=``, is allowed, because programs may read it.
+How to write: CONTRIBUTING.md, "Style".
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ OPENING = re.compile(r"(?:What|Whoever|Where|Which|Those|That|Whether|Who)\b")
 
 
 def words_of(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the line of each vague word, with the word and better ones."""
+    """Yield, for each vague word, its line number and the word with better words."""
     for number, line in enumerate(text.splitlines(), start=1):
         yield from ((number, f"{it[0]!r}: {instead}") for word, instead in WORDS.items() for it in word.finditer(line))
 
 
 def openings(source: str) -> Iterator[tuple[int, str]]:
-    """Yield the line of each docstring that begins with a question word, with the advice."""
+    """Yield, for each docstring that begins with a question word, its line number and the advice."""
     for node in (each for each in ast.walk(ast.parse(source)) if isinstance(each, Described)):
         if word := OPENING.match(ast.get_docstring(node) or ""):
             yield node.body[0].lineno, f"a docstring begins with {word[0]!r}: begin with a verb, or with a noun"

@@ -22,7 +22,7 @@ Arguments = dict[str | None, Any]
 
 
 def errors() -> list[tuple[str, str, str, str]]:
-    """Return package, text, hint and page of each error, sorted; without a hint in the code, the hint is empty."""
+    """Return package, text, hint and page of each error, sorted; the hint is empty if the code has none."""
     rows: dict[tuple[str, str], tuple[set[str], str]] = {}
     for package, file in ((each, file) for each in PACKAGES for file in each.rglob("*.py") if file.stem != "__main__"):
         names = file.relative_to(package.parent).with_suffix("").parts
@@ -64,7 +64,7 @@ def _errors_of(unit: ast.stmt, module: str, owner: str) -> Iterator[tuple[str, s
 
 
 def _page(topic: str, text: str, given: Arguments, module: str) -> str:
-    """Return the page that ``LakefeedError`` would choose; mistakes in a file have none, so choose by their keys."""
+    """Return the page that ``LakefeedError`` would choose; a mistake in the pipeline file has the page of its key."""
     own, key = (getattr(given.get(part), "value", None) for part in ("page", "key"))
     if own or topic not in ("", *GENERAL):
         return str(own or topic)
@@ -87,14 +87,14 @@ class _Texts:
             self.assigned += ((ast.unparse(name), node.lineno, it) for name, it in zip(names, values, strict=False))
 
     def of(self, given: Arguments, line: int) -> Iterator[tuple[str, str]]:
-        """Yield each text of an error with its hint; ``…`` is a hint from elsewhere, such as a parameter."""
+        """Yield each error text with its hint; ``…`` stands for a hint that the raise takes from, say, a parameter."""
         whats, hints = (self.at(given.get(part), line) for part in ("what", "hint"))
         joined = " Or: ".join(hints) or ("" if isinstance(given.get("hint"), ast.Constant | None) else "…")
         yield from zip(whats, hints if len(hints) == len(whats) else [joined] * len(whats), strict=True)
         self.used |= {each.id: line for each in given.values() if isinstance(each, ast.Name)}
 
     def at(self, node: ast.expr | None, line: int) -> list[str]:
-        """Return the texts that an expression on a line can have; none if they come from elsewhere."""
+        """Return the texts that an expression on a line can have; none if the code does not show them."""
         match node:
             case ast.Constant(value=str(text)):
                 return [text]
@@ -115,7 +115,7 @@ class _Texts:
         return []
 
     def field(self, node: ast.expr) -> str:
-        """Return the value of a constant of the module, or else the last name of the expression in braces."""
+        """Return a constant's value; for any other expression, return its last name in braces."""
         match node:
             case ast.Name(id=name) | ast.Attribute(attr=name):
                 fixed = self.known.get(name) if name.isupper() else None

@@ -1,7 +1,7 @@
 """Run the examples on real servers: ``python -m tools.examples [word...]``, or ``make examples``.
 
-The comment at the top of an example's file has its commands, and ``tools.expected`` its result. With words, only the
-examples run whose path contains one of them. Exit status 1 if a result differs.
+The comment at the top of an example's file has its commands, and ``tools.expected`` its result. With words, only those
+examples run whose path contains one of the words. Exit status 1 if a result differs.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def commands(file: Path) -> list[list[str]]:
 
 @dataclass
 class Runner:
-    """Runs examples in one Spark session; ``server`` returns the running server of a kind."""
+    """Runs examples in one Spark session; ``server`` is a function that returns the running server of a kind."""
 
     spark: SparkSession
     server: Callable[[str], Server]
@@ -87,7 +87,7 @@ class Runner:
 
 
 class _Both(StringIO):
-    """Prints texts, and also writes them into a copy."""
+    """Prints what is written, and also keeps a copy."""
 
     def __init__(self, copy: StringIO) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ class _Both(StringIO):
 
 
 def carry_out(words: Sequence[str]) -> None:
-    """Run a command in this process, so that it uses the running Spark session; raise SystemExit if it fails."""
+    """Run a command in this process and its Spark session; raise SystemExit if the command fails."""
     print(f"\n$ {shlex.join(words)}", file=sys.stderr, flush=True)
     program, *arguments = words
     if program == "lakefeed":

@@ -108,7 +108,7 @@ EXAMPLES = (
     ),
     Example(
         file="anomaly/pipeline.yaml",
-        # The second run finds this anomaly, because it knows the first run's values.
+        # The second run finds this anomaly, because that run knows the values of the first run.
         result="SELECT sensor, date_format(at, 'HH:mm'), value, mean FROM lake.plant.anomalies",
         expected=(("boiler", "12:11", "24.0", "20.018"),),
     ),
@@ -151,7 +151,8 @@ EXAMPLES = (
     ),
     Example(
         file="ml_stream/learn.yaml",
-        # Version 1 learns from six sales (1,000 per square metre, 5,000 per room), version 2 from four more expensive.
+        # Version 1 learns from six sales (1,000 per square metre, 5,000 per room), version 2 from four more expensive
+        # sales.
         result=(
             "SELECT version, rows, transform(weights, each -> bigint(round(each))) FROM lake.homes.model "
             "ORDER BY version"

@@ -89,7 +89,7 @@ def _table(title: str, model: type[BaseModel], place: tuple[str, ...]) -> Iterat
 
 
 def _block_of_list(field: FieldInfo) -> type[BaseModel] | None:
-    """Return the model of a list's items."""
+    """Return the model of the items if the field is a list of blocks."""
     item = shape.items(field.annotation)
     return None if item is None else shape.model_of(item)
 
@@ -217,7 +217,8 @@ DOCUMENTS: dict[str, Callable[[], str]] = {
     **{f"kubernetes/taxi-producer-{each}.yaml": _manifest("producer", each) for each in RENDERERS},
     **{f"images/{name}.svg": picture for name, picture in PICTURES.items()},
 }
-"""Committed, because editors, kubectl and code hosts read them at their URLs. A test compares them with the code."""
+"""These documents are committed, because editors, kubectl and code hosts read them at URLs; a test compares them with
+the code."""
 REFERENCES: dict[str, Callable[[], str]] = {
     "pipeline-reference.md": pipeline_reference,
     "commands.md": commands,
@@ -225,7 +226,7 @@ REFERENCES: dict[str, Callable[[], str]] = {
     "errors.md": lambda: f"{_GENERATED}\n{errors_reference()}",
     "python-reference.md": lambda: f"{_GENERATED}\n{python_reference()}",
 }
-"""Built on demand: tools/references.py."""
+"""The documents that are built on demand, by tools/references.py, and not committed."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -249,7 +250,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def write_references(folder: Path) -> None:
-    """Write the references into a folder, by renaming, because other processes may read or write them too."""
+    """Write the references; each is renamed into place, because other processes may read or write them, too."""
     partial = ROOT / "build" / "references"
     partial.mkdir(parents=True, exist_ok=True)
     for name in NAMES:

@@ -29,7 +29,7 @@ OF_SINKS = {"jdbc": ROOT / "packages" / "jdbc" / "src" / "lakefeed_jdbc" / "jars
 CLASSPATH_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:build-classpath"
 
 SPARK = "4.1.1"  # The newest 4.1 version for which Spark's connectors are published.
-AWS_SDK = "2.29.52"  # hadoop-aws 3.4.2 is built with this version.
+AWS_SDK = "2.29.52"  # The version with which hadoop-aws 3.4.2 is built.
 POSTGRESQL_DRIVER = "org.postgresql:postgresql:42.7.13"
 MARIADB_DRIVER = "org.mariadb.jdbc:mariadb-java-client:3.5.10"
 LZ4 = "at.yawk.lz4:lz4-java:1.11.2"
@@ -40,13 +40,13 @@ POSTGRESQL_PLATFORMS = ("linux-amd64", "linux-arm64v8", "darwin-amd64", "darwin-
 MARIADB_SERVER = "11.4.5"
 MARIADB_PLATFORMS = ("linux64", "macos-arm64")
 MYSQL_SERVER = "8.0.33.1"  # The only MySQL 8 that is published with its libraries, for Linux on x86-64.
-OPENSEARCH_2 = "2.19.6"  # Version 2 is the last that runs on Java 17.
+OPENSEARCH_2 = "2.19.6"  # The last versions of OpenSearch that run on Java 17 are 2.x.
 OPENSEARCH_3 = "3.8.0"
 ELASTICSEARCH_9 = "9.5.3"
 ICEBERG_CONNECT = "1.12.0"
-HADOOP = "3.4.2"  # The version in PySpark.
+HADOOP = "3.4.2"  # The version of Hadoop in PySpark.
 BOUNCY_CASTLE = "1.87"
-ICEBERG_REST = "1.11.0"  # The jar of tests contains the server, and is not published for 1.12.0.
+ICEBERG_REST = "1.11.0"  # The REST server is in the jar of Iceberg's tests, which is not published for 1.12.0.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ class Recipe:
 
 
 RECIPES = {
-    # Added to PySpark's jars; excludes libraries that PySpark has.
+    # These jars are added to PySpark's, so libraries that PySpark has are excluded.
     "spark": Recipe(
         exact=(
             "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
@@ -76,7 +76,7 @@ RECIPES = {
             "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
             "org.apache.kafka:kafka-clients:3.9.2",
             "org.apache.commons:commons-pool2:2.12.1",
-            LZ4,  # Precedes Spark's own 1.8.0 on the class path: docs/jars.md.
+            LZ4,  # On the class path, this version is before Spark's own 1.8.0: docs/jars.md.
             f"org.apache.spark:spark-avro_2.13:{SPARK}",
             f"org.apache.hadoop:hadoop-aws:{HADOOP}",
             "org.xerial:sqlite-jdbc:3.54.1.0",
@@ -86,20 +86,20 @@ RECIPES = {
             f"software.amazon.awssdk:s3:{AWS_SDK}",
             f"software.amazon.awssdk:s3-transfer-manager:{AWS_SDK}",
             f"software.amazon.awssdk:sts:{AWS_SDK}",
-            f"software.amazon.awssdk:kms:{AWS_SDK}",  # Iceberg's S3FileIO loads its classes even without KMS.
+            f"software.amazon.awssdk:kms:{AWS_SDK}",  # Iceberg's S3FileIO loads classes of this jar even without KMS.
             f"software.amazon.awssdk:apache-client:{AWS_SDK}",
             f"software.amazon.awssdk:netty-nio-client:{AWS_SDK}",
             f"software.amazon.awssdk:url-connection-client:{AWS_SDK}",
         ),
         exclude=("io.netty:*", "org.slf4j:*", "org.apache.httpcomponents:*", "commons-codec:*"),
     ),
-    # log4j-slf4j-impl: without a binding the broker logs nothing.
+    # log4j-slf4j-impl binds SLF4J to log4j; without it the broker logs nothing.
     "kafka": Recipe(
         closure=("org.apache.kafka:kafka_2.13:4.3.1", "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4", LZ4),
         boms=(JACKSON,),
     ),
     "registry": Recipe(exact=("io.apicurio:apicurio-registry-app:all@tar.gz:3.0.9",)),
-    # Without the SDKs of clouds, because only the filesystem backend is used (38 MB instead of 120).
+    # The SDKs of clouds are excluded, because only the filesystem backend is used (38 MB instead of 120).
     "s3proxy": Recipe(
         closure=("org.gaul:s3proxy:4.1.0",),
         exclude=("com.azure:*", "com.google.cloud:*", "com.microsoft.azure:*"),
@@ -107,9 +107,9 @@ RECIPES = {
     ),
     # Spark's checkpoint manager for object stores, for comparisons, and a profiler.
     "bench": Recipe(exact=(f"org.apache.spark:spark-hadoop-cloud_2.13:{SPARK}", "tools.profiler:async-profiler:4.2")),
-    # Added to "spark" for the Glue catalog.
+    # Jars for the Glue catalog, in addition to those of "spark".
     "glue": Recipe(exact=(f"software.amazon.awssdk:glue:{AWS_SDK}",)),
-    # Added to "spark" for a Kinesis source; "spark" has the other dependencies.
+    # Jars for a Kinesis source, in addition to those of "spark".
     "kinesis": Recipe(
         exact=(
             f"software.amazon.awssdk:kinesis:{AWS_SDK}",
@@ -117,7 +117,7 @@ RECIPES = {
             f"software.amazon.awssdk:third-party-jackson-dataformat-cbor:{AWS_SDK}",
         )
     ),
-    # Added to "spark" if the JDBC sink's package is installed.
+    # Jars for the JDBC sink, if its package is installed, in addition to those of "spark".
     "jdbc": Recipe(exact=(MARIADB_DRIVER,)),
     # The groups "test-…" are for lakefeed's own tests. The REST catalog also uses PySpark's Hadoop and "spark".
     "test-iceberg-rest": Recipe(
@@ -147,7 +147,7 @@ RECIPES = {
             LZ4,
         ),
     ),
-    # Kafka's command-line tools, added to "kafka".
+    # Kafka's command-line tools, in addition to the jars of "kafka".
     "test-kafka-tools": Recipe(exact=("org.apache.kafka:kafka-tools:4.3.1",)),
     # All of JUnit in one jar, for the unit tests of the Java code.
     "test-junit": Recipe(exact=(f"org.junit.platform:junit-platform-console-standalone:{JUNIT}",)),
@@ -164,7 +164,7 @@ RECIPES = {
     },
     # Kafka Connect with Iceberg's sink; it also uses PySpark's Hadoop, and the S3 client and SQLite of "spark".
     "test-kafka-connect": Recipe(
-        exact=("org.apache.commons:commons-lang3:3.18.0",),  # Instead of an older version with CVE-2025-48924.
+        exact=("org.apache.commons:commons-lang3:3.18.0",),  # Replaces an older version, which has CVE-2025-48924.
         closure=(
             "org.apache.kafka:connect-runtime:4.3.1",
             f"org.apache.iceberg:iceberg-kafka-connect:{ICEBERG_CONNECT}",
@@ -176,7 +176,7 @@ RECIPES = {
         exclude=("org.apache.hadoop:*", "org.apache.commons:commons-lang3"),
         boms=(JACKSON,),
     ),
-    # The daemons of YARN, and classes that PySpark's shaded Hadoop and Java since 11 lack.
+    # The daemons of YARN, and classes that are missing in PySpark's shaded Hadoop and in Java since version 11.
     "test-yarn": Recipe(
         exact=(
             f"org.apache.hadoop:hadoop-client-minicluster:{HADOOP}",
@@ -224,7 +224,7 @@ def maven(arguments: list[str], *, repository: Path, folder: Path) -> None:
 
 
 def closure_of(recipe: Recipe, *, repository: Path, folder: Path) -> list[str]:
-    """Download the closure into ``repository``, and return its coordinates in Maven's class path order."""
+    """Download a recipe's closure into ``repository``; return its coordinates in Maven's class path order."""
     (folder / "pom.xml").write_text(pom(recipe))
     listing = folder / "classpath.txt"
     maven(
@@ -243,7 +243,7 @@ def coordinate_of(path: Path) -> str:
 
 
 def entry(coordinate: str, groups: list[str], *, repository: Path, source: str) -> dict[str, Any]:
-    """Return an artifact's entry in the lock; download the artifact unless Maven has done so."""
+    """Return an artifact's entry in the lock; download the artifact unless Maven has downloaded it."""
     from lakefeed.clients.spark.jars import artifact_path
 
     path = repository / artifact_path(coordinate)

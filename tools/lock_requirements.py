@@ -1,7 +1,8 @@
 """Write the container image's pip requirements from uv.lock: ``python tools/lock_requirements.py [--check]``.
 
 ``requirements.txt`` has lakefeed's runtime packages for CPython on Linux, with the hashes of their files. The versions
-are those for Python 3.11, which later Pythons accept too. ``setuptools.txt`` is for building PySpark's archive.
+are those for Python 3.11; later versions of Python accept them, too. ``setuptools.txt`` has the package with which pip
+builds PySpark from its source archive.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ FILES = {IMAGE / "requirements.txt": requirements, IMAGE / "setuptools.txt": set
 
 
 def main() -> int:
-    """Write the files that are out of date; with --check only list them, with exit status 1."""
+    """Write the files that are out of date; with --check, only list them, and return status 1."""
     differing = [
         path for path, text in FILES.items() if not path.exists() or path.read_text(encoding="utf-8") != text()
     ]

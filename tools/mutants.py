@@ -1,4 +1,4 @@
-"""Disable the guards of ``tools/guards`` one by one in a copy of the repository, and check that a test then fails.
+"""Disable the guards of ``tools/guards`` one by one in a copy of the repository, and check that a test fails then.
 
 ``python -m tools.mutants [word...]`` disables the guards whose names contain one of the words, or all guards. Exit
 status 1 if the tests of a disabled guard pass, or cannot run.
@@ -47,7 +47,7 @@ def main(words: list[str]) -> int:
 
 
 def _copy_to(copy: Path) -> None:
-    """Copy the files that git tracks or would add, in their current state, and the built jars."""
+    """Copy the built jars, and all files that git does not ignore, in their current state."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
         cwd=ROOT,
@@ -63,8 +63,8 @@ def _copy_to(copy: Path) -> None:
 
 
 def _tried(guard: Guard, copy: Path) -> tuple[Outcome, str]:
-    """Run the guard's tests without the guard; return the outcome and the tests' output."""
-    # PYTHONPATH precedes the editable installation of this checkout.
+    """Run a guard's tests while the guard is disabled in the copy; return the outcome and the tests' output."""
+    # With PYTHONPATH, the tests import the copy instead of the editable installation of this checkout.
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(copy / "src"), *map(str, copy.glob("packages/*/src"))]),

@@ -56,7 +56,7 @@ def fetch(name: str) -> Path:
     descriptor, partial = tempfile.mkstemp(dir=place.parent, prefix=".", suffix=".part")
     with open(descriptor, "wb") as file:
         file.write(content)
-    # Renamed when complete, because other processes may read the cache.
+    # Rename the file when it is complete, because other processes may read the cache.
     Path(partial).replace(place)
     return place
 
@@ -91,7 +91,7 @@ def registry() -> str:
 
 
 def cache() -> Path:
-    """Return the per-user cache, which also has the jars."""
+    """Return the folder of the per-user cache, which also has the jars."""
     if explicit := os.environ.get("LAKEFEED_CACHE"):
         return Path(explicit).expanduser().absolute()
     base = os.environ.get("XDG_CACHE_HOME")

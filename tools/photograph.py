@@ -24,10 +24,10 @@ SECONDS = 90.0
 
 
 def photograph(file: Path, spark: SparkSession, *, picture: Path, send: Callable[[], None], number: str) -> int:
-    """Write the picture, and return by how much the sum of the first panel's column ``number`` has grown.
+    """Write the picture; return by how much the sum of the column ``number`` in the first panel has grown.
 
     Args:
-        send: sends further records.
+        send: a function that sends further records.
 
     Raises:
         NoBrowser: there is no browser, and none can be installed.
@@ -68,10 +68,10 @@ def _values(url: str, number: str) -> list[int]:
 
 
 def _until(read: Callable[[], int | bool]) -> int:
-    """Call a function until its result is true, and return the result."""
+    """Call ``read`` until its result is true, and return the result."""
     end = time.monotonic() + SECONDS
     while time.monotonic() < end:
-        with suppress(URLError):  # The run may not have started its server yet.
+        with suppress(URLError):  # The server of the run may not have started yet.
             if value := read():
                 return int(value)
         time.sleep(0.5)

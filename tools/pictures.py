@@ -33,7 +33,7 @@ class Picture:
             '<defs><marker id="head" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" '
             'orient="auto">'
             '<path d="M0 0L10 5L0 10z" fill="#57606a"/></marker></defs>',
-            # The background keeps the dark texts readable on dark pages.
+            # A white background keeps the dark texts readable on dark pages.
             f'<rect width="{width}" height="{height}" rx="8" fill="#ffffff"/>',
         ]
 

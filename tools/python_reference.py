@@ -56,7 +56,7 @@ def _described(found: Any, name: str) -> Iterator[str]:
 
 
 class _Plain:
-    """An annotation or default whose text a signature shows without quotes."""
+    """An annotation or default whose text is shown in a signature without quotes."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -66,7 +66,7 @@ class _Plain:
 
 
 def _shown(argument: inspect.Parameter) -> inspect.Parameter:
-    """Return an argument for the page. A function as default becomes "…", because its text differs between runs."""
+    """Return an argument as the page shows it; a function as default becomes "…", because its text varies."""
     if isinstance(argument.annotation, str):
         argument = argument.replace(annotation=_Plain(argument.annotation))
     if inspect.isroutine(argument.default):

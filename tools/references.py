@@ -1,7 +1,7 @@
 """Build the references in ``docs/`` that are not committed: ``python -m tools.references``, a part of ``make setup``.
 
-A reference that is missing or older than the code is rebuilt. A checkout also builds them when it first needs its pages
-(``lakefeed.operations.pages``).
+A reference that is missing or older than the code is rebuilt. A checkout also builds the references when it first needs
+its pages (``lakefeed.operations.pages``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SOURCES = ("src", "packages/*/src", "tools")
 
 
 def build(folder: Path = DOCS) -> bool:
-    """Build the references in a folder if they are out of date; return True if they were.
+    """Build the references in a folder if they are out of date; return True if they were out of date.
 
     Raises:
         CalledProcessError: the repository's plug-ins are not installed, or the code is broken.
@@ -27,7 +27,7 @@ def build(folder: Path = DOCS) -> bool:
         code = (file for pattern in _SOURCES for part in ROOT.glob(pattern) for file in part.rglob("*.py"))
         if max(file.stat().st_mtime for file in code) <= min(file.stat().st_mtime for file in files):
             return False
-    # In a separate process, because callers, such as tests, may have changed the click commands.
+    # In a separate process, because a caller, such as a test, may have changed click's commands in this one.
     subprocess.run([sys.executable, "-m", "tools.generate_docs", "--references", str(folder)], cwd=ROOT, check=True)
     return True
 

@@ -1,4 +1,4 @@
-"""Anchors of headings as code hosts create them, so that a link to a heading works on the site too."""
+"""The site's anchors of headings: the same as on code hosts, so that a link to a heading works on both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write the names of Spark's settings into the package: ``python -m tools.spark_settings``, after updates of PySpark.
+"""Write the names of Spark's settings into the package: ``python -m tools.spark_settings``, after each PySpark update.
 
 Spark registers a setting when the class that defines the setting is loaded, so a small Java program loads the classes.
 """

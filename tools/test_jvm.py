@@ -30,7 +30,7 @@ TESTS = ROOT / "jvm" / "src" / "test" / "java"
 RESOURCES = ROOT / "jvm" / "src" / "test" / "resources"
 CLASSES = ROOT / "build" / "jvm-tests"
 RUNNER = "org.junit.platform.console.ConsoleLauncher"
-# Spark starts its JVM with the flag "add-opens" too. The serial garbage collector starts faster than others.
+# Spark also starts its JVM with "add-opens". The serial garbage collector starts faster than others.
 JVM = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "--add-opens=java.base/java.nio=ALL-UNNAMED"]
 
 
@@ -52,14 +52,14 @@ def run(names: list[str]) -> int:
 
 
 def _compiled(on: list[Path]) -> Path:
-    """Compile the tests, unless compiled classes of the same sources exist; return the folder of the classes."""
+    """Compile the tests, unless classes compiled from the same sources exist; return the folder of the classes."""
     classes = CLASSES / digest_of(TESTS, RELEASE, sources_digest(), *map(str, on))[:16]
     if not classes.exists():
         partial = classes.with_suffix(".partial")
         shutil.rmtree(CLASSES, ignore_errors=True)
         partial.mkdir(parents=True)
         compile_classes(TESTS, partial, on)
-        # Renamed when complete, because an interrupted run leaves incomplete classes.
+        # Rename the folder when it is complete, because an interrupted run leaves incomplete classes.
         partial.rename(classes)
     return classes
 

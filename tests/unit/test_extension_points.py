@@ -1,4 +1,4 @@
-"""The package that docs/extension-points.md shows adds a block, a follower and a format."""
+"""The example package in docs/extension-points.md adds a block, a follower and a format."""
 
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint

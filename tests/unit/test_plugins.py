@@ -1,4 +1,4 @@
-"""Commands and kinds of installed packages are listed; errors name missing and broken packages."""
+"""Commands and kinds of installed packages are listed; the error for a missing or broken package names it."""
 
 from importlib.metadata import EntryPoint
 

@@ -1,6 +1,6 @@
-"""The guards that exactly-once depends on: how to disable them, and the tests that must then fail.
+"""The guards that exactly-once depends on: how to disable each guard, and the tests that must then fail.
 
-``tools/mutants.py`` tests them; ``tests/unit/project/test_guards.py`` compares the list with the sources.
+``tools/mutants.py`` tries the guards; ``tests/unit/project/test_guards.py`` compares the list with the sources.
 """
 
 from tools.guards.at_the_start import AT_THE_START, ON_THE_MOVE, VERIFYING

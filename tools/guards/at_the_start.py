@@ -1,4 +1,4 @@
-"""Guards before a feed starts, and in a verification from outside."""
+"""Guards that act before a feed starts, and guards of a verification from outside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Guards of an upsert by the index of keys."""
+"""Guards of an upsert that uses the index of keys."""
 
 from tools.guards.guard import java
 

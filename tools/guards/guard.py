@@ -15,7 +15,7 @@ class Guard:
         file: the file with the guard.
         code: the guard's text, which occurs exactly once in the file.
         instead: the text that replaces the guard to disable it.
-        tests: at least one of these tests must then fail.
+        tests: at least one of these tests must fail while the guard is disabled.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Guard:
 
 
 def java(name: str, file: str, code: str, instead: str, *tests: str) -> Guard:
-    """Return a guard in the JVM module, or in that of the plug-in with the package's name."""
+    """Return a guard in the JVM module of the core, or of the plug-in whose name is the file's first folder."""
     part = file.partition("/")[0]
     folder = f"packages/{part}/" if Path(f"packages/{part}/jvm").is_dir() else ""
     return Guard(name, f"{folder}jvm/src/main/java/io/lakefeed/{file}.java", code, instead, tests)

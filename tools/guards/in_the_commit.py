@@ -1,4 +1,4 @@
-"""Guards that the catalog checks during a commit."""
+"""Guards that the catalog checks while it commits."""
 
 from __future__ import annotations
 

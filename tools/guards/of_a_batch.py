@@ -1,4 +1,4 @@
-"""Guards of a batch before its commit, and of its dead letters after it."""
+"""Guards that act before the commit of a batch, and guards of the batch's dead letters after the commit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Guards of a JDBC sink in the transaction of a batch."""
+"""Guards of a JDBC sink, within the transaction of a batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Guards of operators' requests to a running feed: a pause writes nothing, and neither loses nor repeats anything."""
+"""Guards of operators' requests to a running feed: a pause writes, loses and repeats no record."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ class Minio:
 
     @contextmanager
     def trace(self, name: str) -> Iterator[Callable[[], list[Request]]]:
-        """Trace all requests into a file; yield a function that ends the trace and returns the requests.
+        """Trace all requests into a file; yield a function that returns the requests up to its call.
 
         A request for a bucket with a random name marks the start, and a second such request the end. The first request
         is repeated until the trace shows it, because a trace begins with a delay.

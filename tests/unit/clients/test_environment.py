@@ -24,7 +24,7 @@ ENDPOINTS = {"KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1", "AWS_ENDPOINT_URL_S3": "h
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return an empty home; the environment has no endpoints."""
+    """Return an empty home of a local stack; no variable of the environment names a server's address."""
     for name in ENDPOINT_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path))
@@ -50,7 +50,9 @@ def test_the_endpoints_of_a_running_stack_are_used(home: Path) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(ENDPOINT_VARIABLES))
-def test_a_variable_with_an_endpoint_hides_the_stack(home: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_the_stack_is_not_used_if_a_variable_names_an_endpoint(
+    home: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     publish(home, this_process())
     monkeypatch.setenv(name, "named")
     assert default_environment() == dict(os.environ)
@@ -63,7 +65,7 @@ def test_a_stack_with_an_ended_process_is_not_used(home: Path) -> None:
     assert running_stack_environment() == {}
 
 
-def test_a_later_process_with_the_same_id_is_not_the_stack(home: Path) -> None:
+def test_a_later_process_with_the_same_id_is_not_taken_for_the_stack(home: Path) -> None:
     publish(home, {os.getpid(): "1"})
     assert running_stack_environment() == {}
     publish(home, {})
@@ -71,14 +73,14 @@ def test_a_later_process_with_the_same_id_is_not_the_stack(home: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [None, "", "{", '{"environment": {}, "other": 1}'])
-def test_an_unreadable_environment_file_is_no_stack(home: Path, text: str | None) -> None:
+def test_an_unreadable_environment_file_counts_as_no_running_stack(home: Path, text: str | None) -> None:
     if text is not None:
         stack_environment_file(home).write_text(text)
     assert default_environment() == dict(os.environ)
 
 
 @pytest.mark.parametrize("overwrite", [True, False])
-def test_the_error_of_a_full_disk_names_the_file_and_leaves_none(
+def test_after_a_full_disk_the_error_names_the_file_and_no_file_is_left(
     tmp_path: Path, overwrite: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(descriptor: int) -> None:

@@ -1,4 +1,4 @@
-"""Requests end within their deadline and size, whatever a server sends."""
+"""Requests end within their deadline and their maximum size, whatever a server sends."""
 
 import hashlib
 import http.client
@@ -40,7 +40,7 @@ ENDING: dict[Manner, type[Exception] | int] = {
 
 
 def concurrently(cases: dict[str, Callable[[], Any]]) -> dict[str, Any]:
-    """Run the cases concurrently, because they wait; return their results or errors."""
+    """Run functions at the same time, because each one waits; return the results or errors by name."""
 
     def result(case: Callable[[], Any]) -> Any:
         try:
@@ -52,7 +52,7 @@ def concurrently(cases: dict[str, Callable[[], Any]]) -> dict[str, Any]:
         return dict(zip(cases, threads.map(result, cases.values()), strict=True))
 
 
-def test_an_exchange_ends_with_any_misbehaving_server() -> None:
+def test_an_exchange_with_a_misbehaving_server_ends_in_time() -> None:
     def asked(manner: Manner) -> int:
         with misbehaving(manner) as address:
             return exchange("GET", f"http://{address}/a?b", seconds=0.5, headers={}).status
@@ -76,7 +76,7 @@ def test_an_answer_of_exactly_the_maximum_size_is_accepted() -> None:
 
 
 @pytest.mark.parametrize("manner", ["silent", "drip", "huge"])
-def test_every_client_ends_with_a_misbehaving_server(
+def test_every_client_gives_up_on_a_misbehaving_server(
     manner: Manner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(registry_api, "TIMEOUT_SECONDS", 0.4)
@@ -94,7 +94,7 @@ def test_every_client_ends_with_a_misbehaving_server(
             "store": lambda: require_bucket("b", s3=S3(endpoint=url), keys=None, timeout=0.4),
             "catalog": lambda: ask_rest_catalog(catalog),
         }
-        if manner != "huge":  # For a download, a huge answer is right.
+        if manner != "huge":  # A huge answer is no misbehaviour for a download.
             cases["download"] = lambda: jars.download(
                 artifact, jars.Repository(url=url), report=lambda _: None, stop=threading.Event()
             )
@@ -105,7 +105,7 @@ def test_every_client_ends_with_a_misbehaving_server(
 
 
 @pytest.mark.parametrize("answer", ["[]", '{"subject": 5}', "null", '"x"', "[" * 100_000])
-def test_json_of_another_shape_is_no_registry(answer: str) -> None:
+def test_a_server_with_other_json_is_not_taken_for_a_registry(answer: str) -> None:
     with RegistryInAThread() as registry:
         registry.raw = answer.encode()
         client = SchemaRegistry(registry.url)
@@ -138,8 +138,8 @@ def test_a_lookup_that_takes_too_long_is_an_error(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.waits
-def test_the_addresses_of_a_name_share_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server whose queue of connections is full does not answer."""
+def test_all_addresses_of_a_host_share_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All addresses lead to a server that does not answer, because its queue of connections is full."""
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
         held = [socket.socket() for _ in range(4)]
         for each in held:
@@ -155,7 +155,7 @@ def test_the_addresses_of_a_name_share_the_deadline(monkeypatch: pytest.MonkeyPa
             each.close()
 
 
-def test_connect_tries_the_next_address(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connect_tries_the_next_address_after_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as gone:
         refusing = gone.getsockname()
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -24,7 +24,7 @@ from lakefeed.clients.s3 import (
 from lakefeed.config.connections import S3
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
 
-# Examples of Signature Version 4 for S3 that AWS publishes.
+# The keys and the time of AWS's published examples of Signature Version 4 for S3.
 KEYS = Keys(access_key="AKIAIOSFODNN7EXAMPLE", secret_key=SecretStr("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"))
 AT = datetime(2013, 5, 24, tzinfo=UTC)
 
@@ -64,7 +64,7 @@ def test_a_session_token_is_signed() -> None:
         (S3(region="eu-west-1"), "a.b", "https://s3.eu-west-1.amazonaws.com/a.b?"),
     ],
 )
-def test_the_url_of_a_bucket(s3: S3, bucket: str, url: str) -> None:
+def test_the_url_of_a_bucket_depends_on_the_style(s3: S3, bucket: str, url: str) -> None:
     assert bucket_url(bucket, s3=s3).startswith(url)
 
 

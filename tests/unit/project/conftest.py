@@ -1,4 +1,4 @@
-"""Build the references from the present code: tests of the pages read them, too."""
+"""Build the references from the current code, because the tests of the documentation also read references."""
 
 from tools import references
 

@@ -45,7 +45,7 @@ def test_an_advisory_applies_only_to_the_versions_that_it_names() -> None:
     assert all(each.accepted for each in audit.known([bundled], advisories))
 
 
-def test_each_advisory_has_its_sources() -> None:
+def test_each_advisory_names_its_sources() -> None:
     for each in json.loads(audit.ADVISORIES.read_text()):
         assert all(re.fullmatch(r"CVE-\d{4}-\d{4,}|GHSA(-[0-9a-z]{4}){3}", name) for name in each["ids"]), each
         assert each["source"], each

@@ -1,4 +1,4 @@
-"""The check of SQL finds built-up text where Spark parses it as SQL, and values between quotes."""
+"""The check of SQL finds composed text that Spark parses as SQL, and values between quotes."""
 
 import pytest
 
@@ -43,7 +43,7 @@ def test_sql_built_from_parts_is_found(source: str) -> None:
         "Counts.of(f\"'{word}'\")",
     ],
 )
-def test_literals_columns_and_parameters_pass(source: str) -> None:
+def test_sql_in_literals_and_values_in_parameters_are_accepted(source: str) -> None:
     assert list(in_python(source)) == []
 
 

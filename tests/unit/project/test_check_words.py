@@ -1,4 +1,4 @@
-"""The check of words finds them in prose and in names, and docstrings that begin with a question word."""
+"""The check of words finds vague words in prose and names, and docstrings that begin with a question word."""
 
 import pytest
 

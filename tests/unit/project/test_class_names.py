@@ -1,4 +1,4 @@
-"""No two public classes of our packages share a name, so a class name has one meaning."""
+"""No two public classes of our packages have the same name, so that each class name has one meaning."""
 
 import ast
 from collections import defaultdict

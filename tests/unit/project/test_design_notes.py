@@ -21,7 +21,7 @@ def test_a_note_begins_with_a_title_and_its_scope() -> None:
     assert [name for name, text in NOTES.items() if not HEAD.match(text)] == []
 
 
-def test_a_note_has_each_subject_once() -> None:
+def test_a_design_note_has_no_heading_twice() -> None:
     for name, text in NOTES.items():
         subjects = re.findall(r"^## (.+)$", text, re.MULTILINE)
         assert len(subjects) == len(set(subjects)), name

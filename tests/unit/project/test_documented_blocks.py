@@ -1,4 +1,4 @@
-"""A test runs each fenced block of README and docs, or the block says why none does."""
+"""Each fenced block of README and docs is run by a test, or states a reason why no test runs it."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_command_over_two_lines_is_read_as_one() -> None:
     assert commands_in(block) == ["ls    -l"]
 
 
-def test_figures_times_and_widths_are_not_compared() -> None:
+def test_the_comparison_of_output_ignores_figures_times_and_widths() -> None:
     assert shape("taxi: batch 41 · in 499,992 (119,415/s)   ▃▅▇ at 2026-11-20 06:30:00 UTC") == (
         "taxi: batch # · in # (#/s) # at #"
     )
@@ -90,7 +90,7 @@ def test_figures_times_and_widths_are_not_compared() -> None:
         ("lakefeed topics list", False),
     ],
 )
-def test_a_command_without_an_end_is_recognised(command: str, is_endless: bool) -> None:
+def test_a_command_that_does_not_end_is_recognised(command: str, is_endless: bool) -> None:
     assert lasts(command.split()) is is_endless
 
 

@@ -38,11 +38,12 @@ VARIABLES = {
 }
 HASH = "$argon2id$v=19$m=65536,t=3,p=4$SpI29fPNBr5AkxTMZs/+xw$WNXGRSegRe3qSnkEKsZBCBKmbZJJ0K3KQfOB9wVx3tQ"
 VARIABLES |= {"ANNA_HASH": HASH, "VIC_HASH": HASH, "PROMETHEUS_TOKEN": "not-a-secret-of-twenty-letters"}
-# The pipeline file around a fragment; blocks of the fragment replace these.
+# The rest of a pipeline file around a fragment; the fragment's blocks replace blocks of the same name.
 AROUND: dict[str, Any] = {
     "name": "trips",
     "source": {"kafka": {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": ["trips"]}},
-    "decode": {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}},  # The columns are not known.
+    # The decode block has a registry and no columns, because the columns of a fragment are not known.
+    "decode": {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}},
     "sink": {"iceberg": {"table": "lake.nyc.trips"}},
     "checkpoint": "s3a://lake/checkpoints/trips",
     "catalogs": {"other": {"type": "rest", "uri": "https://catalog.internal/api", "warehouse": "w"}},
@@ -55,7 +56,7 @@ def blocks(language: str) -> list[Any]:
 
 
 def names_of_the_page(page: Path) -> dict[str, Any]:
-    """Return the names that the page's blocks import from lakefeed; later blocks use those of earlier ones."""
+    """Return the names that the page's blocks import from lakefeed; later blocks use names of earlier blocks."""
     names: dict[str, Any] = {"lf": importlib.import_module("lakefeed")}
     for block in blocks_of(page):
         for node in ast.walk(ast.parse(block.text)) if block.language == "python" else ():
@@ -73,7 +74,7 @@ def names_of_the_page(page: Path) -> dict[str, Any]:
 
 
 def found(node: ast.expr, names: dict[str, Any]) -> Any:
-    """Return the object that an expression names, or None if only a run can find it."""
+    """Return the object that an expression names, or None if only running the code would show it."""
     if isinstance(node, ast.Name):
         return names.get(node.id)
     if isinstance(node, ast.Attribute):
@@ -82,7 +83,7 @@ def found(node: ast.expr, names: dict[str, Any]) -> Any:
             return None
         if not hasattr(owner, node.attr):
             if any(node.attr in getattr(each, "__annotations__", {}) for each in getattr(owner, "__mro__", ())):
-                return None  # a field of a class
+                return None  # An annotated field of a class, which has no value to return.
             raise AssertionError(f"line {node.lineno}: {ast.unparse(node)} does not exist")
         return getattr(owner, node.attr)
     if isinstance(node, ast.Call):
@@ -93,7 +94,7 @@ def found(node: ast.expr, names: dict[str, Any]) -> Any:
 
 
 def _result(called: Any) -> Any:
-    """Return the class that a function's annotation names; for a constructor such as from_file, its own class."""
+    """Return the class that a function returns by its annotation; for ``Self``, the class that has the function."""
     returns = getattr(called, "__annotations__", {}).get("return")
     owner = getattr(called, "__self__", None)
     if returns in ("Self", getattr(owner, "__name__", None)):
@@ -127,11 +128,11 @@ def _bind(called: Any, node: ast.Call) -> None:
 
 
 @pytest.mark.parametrize(("page", "block"), blocks("python"))
-def test_the_names_and_arguments_of_python_exist(page: Path, block: str) -> None:
+def test_names_and_arguments_in_documented_python_exist(page: Path, block: str) -> None:
     assert wrong_in(block, names_of_the_page(page)) == []
 
 
-def test_a_wrong_name_and_a_wrong_argument_are_found() -> None:
+def test_wrong_names_and_arguments_in_python_are_found() -> None:
     names = names_of_the_page(ROOT / "README.md")
     assert wrong_in("lf.read_topics(spark)", dict(names))
     assert wrong_in('lf.read_topic(spark, "t", rangs=[])', dict(names))
@@ -141,26 +142,26 @@ def test_a_wrong_name_and_a_wrong_argument_are_found() -> None:
 
 
 @pytest.mark.parametrize(("page", "block"), blocks("yaml"))
-def test_pipeline_files_and_fragments_have_no_mistakes(page: Path, block: str, tmp_path: Path) -> None:
+def test_documented_pipeline_files_and_fragments_have_no_mistakes(page: Path, block: str, tmp_path: Path) -> None:
     assert wrong_in_yaml(block, tmp_path / "pipeline.yaml") == []
 
 
-def test_a_wrong_setting_is_found(tmp_path: Path) -> None:
+def test_a_wrong_setting_in_a_fragment_is_found(tmp_path: Path) -> None:
     assert wrong_in_yaml("sink: {iceberg: {tabel: lake.nyc.trips}}\n", tmp_path / "pipeline.yaml")
     assert wrong_in_yaml("    options: {kafka.client.id: me}\n", tmp_path / "pipeline.yaml") == []
     assert wrong_in_yaml("    no_such_thing: {a: b}\n", tmp_path / "pipeline.yaml")
 
 
 def beside(module: str) -> str | None:
-    """Return the text of the module that a page puts beside the pipeline file."""
+    """Return the text of the Python module that a page puts beside the pipeline file; None if no page does."""
     comment = f"# beside pipeline.yaml: {module}.py"
     return next((text for each in blocks("python") if (text := str(each.values[1])).startswith(comment)), None)
 
 
 def wrong_in_yaml(block: str, file: Path) -> list[str]:
-    """Return the errors of a pipeline file; a fragment is completed to a whole file first.
+    """Return the errors of a pipeline file; a fragment is first completed to a whole file.
 
-    An indented block is a part of a deeper block; its key shows of which one.
+    An indented fragment belongs in another block; the fragment's key determines in which.
     """
     text = block.replace("table: …", "table: lake.nyc.trips")
     shown = yaml.safe_load(text)
@@ -187,8 +188,8 @@ def wrong_in_yaml(block: str, file: Path) -> list[str]:
     return [str(each) for each in errors_of(reading.problems)]
 
 
-def test_the_page_shows_lines_of_the_tested_package() -> None:
-    """The page's lines about the sink are lines of the package, except comments; ``…`` stands for omitted text."""
+def test_the_code_on_the_page_is_that_of_the_tested_package() -> None:
+    """The page's code of the sink consists of lines of the tested package; ``…`` stands for omitted text."""
     files = [*ARCHIVE.rglob("*.*"), ROOT / "tests" / "contract" / "test_entry_sinks.py"]
     package = [line.strip() for file in files for line in file.read_text("utf-8").splitlines()]
     shown = [block for block in blocks_of(ROOT / "docs" / "extension-points.md") if block.test == OWN]

@@ -44,7 +44,8 @@ def test_a_new_shell_can_run_the_commands_that_the_demo_prints(tmp_path: Path) -
         printed = demo_command._look_around("lake.nyc.trips", home=home.root, keep=True)
     commands = [line.strip() for line in printed.splitlines() if line.startswith("  ")]
     (verify,) = (each for each in commands if each.startswith("lakefeed verify "))
-    # No server runs here: the shell finds the lakefeed command, and the pipeline file gets all its variables.
+    # No server runs here, so check only that the shell finds lakefeed and that the pipeline file gets all its
+    # variables.
     checked = "\n".join([*commands[: commands.index(verify)], "command -v lakefeed", "env"])
     ran = subprocess.run(
         ["/bin/bash", "-euc", checked], env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False
@@ -78,7 +79,7 @@ def lakefeed_commands() -> list[tuple[str, str]]:
 
 
 def test_each_lakefeed_command_of_readme_and_docs_parses() -> None:
-    """Options exist and accept the shown values. The commands' own tests check what they do."""
+    """Options must exist and accept the shown values. Other tests check what the commands do."""
     commands = lakefeed_commands()
     assert len(commands) > 40
     wrong = []
@@ -107,7 +108,8 @@ def test_documented_make_targets_and_their_files_exist() -> None:
     """Check the files and modules that ``make -n`` prints; CI runs make test, demo, examples and faults."""
     makefile = (ROOT / "Makefile").read_text()
     targets = set(re.findall(r"^([a-z-]+):.*## ", makefile, re.M))
-    docs = {*(ROOT / "docs").glob("*.md")} - {ROOT / "docs" / "errors.md"}  # Its hints are sentences: "make room".
+    # Without the page of errors, whose hints contain sentences such as "make room".
+    docs = {*(ROOT / "docs").glob("*.md")} - {ROOT / "docs" / "errors.md"}
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(docs)]
     named = {
         name
@@ -117,7 +119,7 @@ def test_documented_make_targets_and_their_files_exist() -> None:
     }
     assert named <= targets, named - targets
     assert set(re.findall(r"^\.PHONY: (.*)", makefile, re.M)[0].split()) == targets
-    # `make test ARGS=…` would pass its own variables on to these calls of make.
+    # Remove these variables, because `make test ARGS=…` would pass them on to these calls of make.
     bare = {name: value for name, value in os.environ.items() if name not in ("ARGS", "MAKEFLAGS", "MAKEOVERRIDES")}
     for target in sorted(targets):
         command = ["make", "-n", target]
@@ -131,8 +133,8 @@ def test_documented_make_targets_and_their_files_exist() -> None:
 
 
 @pytest.mark.slow
-def test_make_faults_collects() -> None:
-    """The other pytest targets collect this test's folder."""
+def test_make_faults_finds_its_tests() -> None:
+    """Only this target is checked, because the other targets with pytest collect the folder of this test."""
     options = ["--collect-only", "-q", "-p", "no:cacheprovider"]
     command = [sys.executable, "-m", "pytest", *options, "tests/faults/test_sweep.py"]
     environment = {**os.environ, "SEEDS": "3", "SEED": ""}

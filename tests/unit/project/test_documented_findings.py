@@ -15,7 +15,7 @@ HISTORY = "history-…"
 
 
 def reported() -> set[str]:
-    """Return the kinds that the code passes to ``Finding.of``, and the reasons of moves, which are kinds, too."""
+    """Return the kinds of findings in the code: those passed to ``Finding.of``, and the reasons of moves."""
     kinds = set(get_args(Reason))
     for file in (ROOT / "src/lakefeed/operations/verify").glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
@@ -35,5 +35,5 @@ def documented() -> set[str]:
     return {name for table in tables for row in table.splitlines() for name in re.findall("`(.+?)`", row.split("|")[1])}
 
 
-def test_findings_are_documented() -> None:
+def test_the_page_on_verify_documents_every_finding() -> None:
     assert documented() - {HISTORY} == reported()

@@ -1,4 +1,4 @@
-"""Links between documents resolve; pages and tests that documents and messages name exist."""
+"""Links between documents lead to an existing target; pages and tests named in documents and messages exist."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_the_pages_that_code_and_messages_name_exist() -> None:
 
 
 def test_the_tests_that_documents_name_exist() -> None:
-    """A page may name a test as its proof, so the test has to exist."""
+    """A page may name a test as proof of a promise, so the test has to exist."""
     files = [file for folder in ("tests", "packages", "bench") for file in (ROOT / folder).rglob("*.py")]
     modules = {file.name for file in files}
     functions = {name for file in files for name in re.findall(r"^ *def (test_\w+)", file.read_text("utf-8"), re.M)}

@@ -1,4 +1,4 @@
-"""Check that the code raises the messages that the documents explain."""
+"""Check that the code raises the messages that the documentation explains."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def messages(page: Path) -> list[str]:
 
 
 def explained() -> list[Any]:
-    """Return the messages with their pages, as parameters of a test."""
+    """Return parameters for a test: the explained messages, each with its page in the id."""
     return [pytest.param(message, id=f"{page.name}: {message}") for page in PAGES for message in messages(page)]
 
 
@@ -55,7 +55,7 @@ def unknown_parts(message: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", ["troubleshooting.md", "catalogs.md", "jars.md", "quickstart.md"])
-def test_a_page_has_its_table(page: str) -> None:
+def test_a_page_has_a_table_of_messages(page: str) -> None:
     assert len(messages(ROOT / "docs" / page)) > 5
 
 

@@ -10,13 +10,13 @@ from tools.references import DOCS
 from tools.source_tree import PACKAGES
 
 MOST_WITHOUT_HINT = 3
-"""May only fall: an error says what to do next."""
+"""The number of errors without a hint; this limit may only be lowered, because errors say what to do next."""
 NAMES = {name for name in vars(lakefeed.errors) if name[0].isupper()} | {"ConfigProblem"}
 FOUND = errors()
 
 
 def raised() -> Iterator[str]:
-    """Yield the texts that stand as they are in the calls that make errors, with a zero byte for each field."""
+    """Yield the literal texts in calls that create errors, with a zero byte for each field of an f-string."""
     for file in (file for package in PACKAGES for file in package.rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             if isinstance(node, ast.Call) and node.args and getattr(node.func, "id", "") in NAMES:
@@ -37,6 +37,6 @@ def test_each_error_is_listed_once_and_its_page_exists() -> None:
     assert [page for *_, page in FOUND if not (DOCS / f"{page}.md").exists()] == []
 
 
-def test_the_errors_without_a_hint_become_fewer() -> None:
+def test_the_number_of_errors_without_a_hint_does_not_grow() -> None:
     without = [f"{area}: {text}" for area, text, hint, _ in FOUND if not hint]
     assert len(without) <= MOST_WITHOUT_HINT, "\n".join(without)

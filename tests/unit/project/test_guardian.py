@@ -16,7 +16,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-# Like a killed pytest worker: it cannot stop the server that it started.
+# The program of a process that is killed, like a pytest worker, before it can stop the server that it has started.
 CHILD = """
 import sys, time
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""py4j finds a method by its name only; if two methods share a name, it is undefined which one it calls."""
+"""No static Java method has the name of an instance method, because py4j would call either of the two."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ METHOD = re.compile(r"^    public (?P<static>static )?(?:<.+?> )?[\w<>\[\], .?]+
 
 
 @pytest.mark.parametrize("source", sorted(JAVA), ids=lambda source: source.stem)
-def test_no_static_method_shares_its_name_with_one_of_an_object(source: Path) -> None:
+def test_no_static_method_has_the_name_of_an_instance_method(source: Path) -> None:
     static: set[str] = set()
     of_object: set[str] = set()
     for method in METHOD.finditer(source.read_text()):

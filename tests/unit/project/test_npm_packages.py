@@ -26,7 +26,7 @@ def _registry(folder: Path, *, content: bytes) -> bytes:
 
 @pytest.fixture
 def vendor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make a lock, a registry, a cache and an output folder for the test."""
+    """Make a lock, a registry, a cache and an output folder for the test; return the output folder."""
     packed = _registry(tmp_path / "registry", content=b"charts")
     files = {path: npm_packages.integrity(b"charts") for path in build_page.FILES.values()}
     lock = {"uplot": {"version": "1.0.0", "integrity": npm_packages.integrity(packed), "files": files}}
@@ -50,7 +50,7 @@ def test_the_chart_library_is_fetched_once(vendor: Path, monkeypatch: pytest.Mon
     assert ["up to date" in line for line in said] == [False, True, False]
 
 
-def test_another_file_than_the_locked_one_is_refused(vendor: Path, tmp_path: Path) -> None:
+def test_a_file_that_differs_from_the_lock_is_refused(vendor: Path, tmp_path: Path) -> None:
     (tmp_path / "registry" / "uplot" / "-" / "uplot-1.0.0.tgz").write_bytes(b"forged")
     with pytest.raises(NotFetched, match=r"the SHA-512 of .* differs from"):
         build_page.build()
@@ -65,7 +65,7 @@ def test_the_error_without_a_network_has_the_next_step(vendor: Path, monkeypatch
     assert "Next: check the network" in str(error.value)
 
 
-def test_npms_settings_name_the_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_settings_of_npm_name_the_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NPM_CONFIG_REGISTRY", raising=False)
     monkeypatch.delenv("npm_config_registry", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -13,20 +13,20 @@ SETTING = re.compile(rf"`((?:{FIRST}|name)(?:\.(?:[a-z_0-9]+|<name>))*)`")
 
 
 def here() -> Iterator[str]:
-    """Yield the cells of the last column, which name lakefeed's settings."""
+    """Yield the cells of the page's last column, which name lakefeed's settings."""
     for line in (DOCS / "comparison.md").read_text("utf-8").splitlines():
         if line.startswith("| ") and not line.startswith("| there"):
             yield line.rstrip("| ").rpartition(" | ")[2]
 
 
-def test_settings_are_those_of_the_models() -> None:
+def test_the_settings_on_the_comparison_page_exist() -> None:
     known = {place for places in all_settings().values() for place in places}
     named = {each for cell in here() for each in SETTING.findall(cell)}
     assert len(named) > 60
     assert sorted(named - known - {"sinks.<name>"}) == []
 
 
-def test_commands_exist() -> None:
+def test_the_commands_on_the_comparison_page_exist() -> None:
     named = {each for cell in here() for each in re.findall(r"`lakefeed ([a-z-]+)", cell)}
     assert named
     assert named <= set(root.added())

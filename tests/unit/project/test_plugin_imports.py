@@ -21,7 +21,7 @@ def is_module(name: str) -> bool:
 
 
 def imported(source: str) -> Iterator[str]:
-    """Yield the core's modules that a file imports, also within functions and for types."""
+    """Yield the modules of the core that a file imports anywhere, also within functions and only for types."""
     for node in ast.walk(ast.parse(source)):
         names = []
         if isinstance(node, ast.Import):
@@ -36,10 +36,11 @@ def imported(source: str) -> Iterator[str]:
 def test_a_plugin_imports_only_public_modules(part: str) -> None:
     files = (ROOT / "packages" / part / "src").rglob("*.py")
     found = {name for file in files for name in imported(file.read_text("utf-8"))}
-    # Remove a module from the list when its import goes. Add none: name the module on the page, or do without it.
+    # Remove a module from BESIDE when no plug-in imports it. Add none; instead, name the module on the page, or avoid
+    # it.
     assert sorted(found - PUBLIC) == BESIDE.get(part, [])
 
 
-def test_the_modules_that_the_page_names_exist() -> None:
+def test_the_public_modules_on_the_page_exist() -> None:
     assert {name for name in PUBLIC if not is_module(name)} == set()
     assert set(BESIDE) <= set(PARTS)

@@ -35,7 +35,7 @@ def staged(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def links(folder: Path, page: str) -> set[str]:
-    """Return the pages of the site that a page links to."""
+    """Return the pages of the site to which a page links."""
     text = build_site.FENCE.sub("", (folder / page).read_text("utf-8"))
     targets = {match["target"] or "" for match in build_site.LINK.finditer(text)}
     paths = {target.partition("#")[0] for target in targets if not re.match(r"[a-z]+:", target)}
@@ -43,7 +43,7 @@ def links(folder: Path, page: str) -> set[str]:
     return {os.path.normpath(here / path) for path in paths if path.endswith(".md")}
 
 
-def test_the_settings_are_toml_and_the_navigation_has_its_parts() -> None:
+def test_the_settings_of_the_site_are_toml_and_have_the_navigation() -> None:
     project = tomllib.loads(build_site.settings())["project"]
     assert [name for entry in project["nav"] for name in entry] == ["Home", *PARTS]
     assert project["validation"] == {"invalid_links": True, "invalid_link_anchors": True}
@@ -71,14 +71,14 @@ def test_the_links_of_the_staged_pages_lead_to_staged_pages(staged: Path) -> Non
     assert broken == set()
 
 
-def test_no_page_but_references_is_long() -> None:
+def test_only_references_may_be_long_pages() -> None:
     references = {page.path for page in indexed_pages(DOCS) if page.parts[0] in ("Reference", "Changelog")}
     words = {page.name: len(page.read_text("utf-8").split()) for page in DOCS.glob("*.md")}
     assert {name: count for name, count in words.items() if count > MOST_WORDS and name not in references} == {}
     assert words["commands.md"] > MOST_WORDS
 
 
-def test_links_are_changed_outside_of_code_alone() -> None:
+def test_links_are_changed_only_outside_of_code() -> None:
     text = "[a](../examples/taxi/pipeline.yaml#x) `[b](../README.md)` [c](run.md)\n\n```text\n[d](../README.md)\n```\n"
     assert build_site.relinked(text, Path("docs/quickstart.md")) == (
         "[a](repository/examples/taxi/pipeline.yaml.md#x) `[b](../README.md)` [c](run.md)\n\n"

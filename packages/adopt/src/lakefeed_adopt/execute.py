@@ -19,9 +19,9 @@ from lakefeed_adopt.plan import AdoptionPlan
 def execute_adoption(feed: Feed, agreed: AdoptionPlan, spark: SparkSession) -> None:
     """Take over the table as planned; do nothing if the feed has already taken it over.
 
-    Only the commit takes the table over. A process that is killed before the commit may have taken a fence, and set a
-    property or created an empty table, which does no harm. The catalog refuses the commit if the table has a newer
-    commit than the plan.
+    Only the commit takes the table over. A process that is killed before the commit has at most taken a fence, and
+    either set a property or created an empty table. The catalog refuses the commit if the table has a newer commit than
+    the plan.
 
     Raises:
         CheckpointMismatch: the other tool, or a driver of the feed, has committed since the plan.

@@ -1,4 +1,4 @@
-"""Open a table whose metadata file the catalog names, and which is not there."""
+"""Open a table whose catalog names a metadata file that does not exist."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def moved(tmp_path: Path) -> Connections:
 def test_open_table_explains_a_missing_metadata_file(moved: Connections) -> None:
     with pytest.raises(WorldError, match="the table's metadata file, which the catalog names") as raised:
         open_table("lake.web.hits", connections=moved)
-    # For callers, ResourceMissing means a table that they still have to create.
+    # Not a ResourceMissing, because callers handle that error by creating the table.
     assert not isinstance(raised.value, ResourceMissing)
     assert "lake.web.hits" in (raised.value.where or "")
     assert "absolute paths" in (raised.value.hint or "")

@@ -10,12 +10,12 @@ from lakefeed.clients.iceberg.write_lock import TRIES, Turns, run_in_turn, turns
 CONFLICT = "ValidationException: Found conflicting files that can contain records matching true"
 
 
-def test_all_callers_share_the_turns_at_a_table() -> None:
+def test_all_callers_get_the_same_turns_for_a_table() -> None:
     assert turns_at("lake.a.b") is turns_at("lake.a.b")
     assert turns_at("lake.a.b") is not turns_at("lake.a.c")
 
 
-def test_maintenance_waits_for_a_writer_and_a_waiting_writer_goes_first() -> None:
+def test_a_waiting_writer_goes_before_waiting_maintenance() -> None:
     turns = Turns()
     order: list[str] = []
     first_piece_may_end, writer_may_end = threading.Event(), threading.Event()
@@ -79,7 +79,7 @@ def test_a_statement_is_repeated_after_a_conflict(conflicts: int) -> None:
     assert outcome(*[CONFLICT] * conflicts) == ("done", conflicts)
 
 
-def test_the_last_conflict_and_any_other_error_are_raised() -> None:
+def test_an_error_is_raised_after_the_last_conflict_or_if_it_is_no_conflict() -> None:
     with pytest.raises(RuntimeError, match="Found conflicting files"):
         outcome(*[CONFLICT] * TRIES)
     with pytest.raises(RuntimeError, match="lakefeed refuses the commit"):

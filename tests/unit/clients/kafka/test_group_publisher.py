@@ -1,4 +1,4 @@
-"""Publish positions to a monitoring group whose broker refuses them for a while, or does not answer."""
+"""Publish positions to a monitoring group whose broker refuses the positions for a while, or does not answer."""
 
 import threading
 import time
@@ -34,7 +34,7 @@ def span(end: int, partition: int = 0) -> OffsetRange:
     return OffsetRange("t", partition, 0, end)
 
 
-def test_a_refused_position_is_sent_again_without_another_batch() -> None:
+def test_a_refused_position_is_sent_again_without_a_further_batch() -> None:
     group = Group(refusals=3)
     publisher = GroupPublisher(group, retry_seconds=0.01)
     assert publisher.publish([span(5), span(7, 1)]) is None
@@ -46,7 +46,7 @@ def test_a_refused_position_is_sent_again_without_another_batch() -> None:
     assert group.calls == 4
 
 
-def test_batches_do_not_wait_for_a_silent_broker_and_the_newest_position_is_sent() -> None:
+def test_batches_do_not_wait_while_the_broker_does_not_answer() -> None:
     answers = threading.Event()
     group = Group(before=lambda: answers.wait(30))
     publisher = GroupPublisher(group)

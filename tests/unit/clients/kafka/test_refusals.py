@@ -28,7 +28,7 @@ def _forget_certificates() -> Iterator[None]:
 
 @contextmanager
 def listening(context: ssl.SSLContext) -> Iterator[str]:
-    """Accept connections and close them after the TLS handshake; yield the address."""
+    """Accept connections, and close each after the TLS handshake; yield the address."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def accept() -> None:
@@ -47,14 +47,14 @@ def listening(context: ssl.SSLContext) -> Iterator[str]:
 
 
 def what_of(context: ssl.SSLContext, error: KafkaError) -> str:
-    """Return the text of the error for a client's error, if a broker with this context listens."""
+    """Return the text of lakefeed's error for a client's error, while a broker with this TLS context listens."""
     with listening(context) as servers:
         refusal = refusal_of([error], servers=servers)
     assert refusal is not None
     return refusal.what
 
 
-def test_a_handshake_finds_the_reason_of_a_tls_error(tmp_path: Path) -> None:
+def test_a_handshake_in_python_finds_the_cause_of_a_tls_error(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     here, elsewhere = authority.sign("here", "localhost"), authority.sign("elsewhere", "elsewhere.example")
     old = authority.sign("old", "localhost", days=-1)
@@ -68,7 +68,7 @@ def test_a_handshake_finds_the_reason_of_a_tls_error(tmp_path: Path) -> None:
     assert "no TLS connection to Kafka: SSL handshake failed" in what_of(here.server_context(), failed)
 
 
-def test_only_a_refused_login_is_a_refusal() -> None:
+def test_only_a_refused_login_is_reported_as_a_refusal() -> None:
     away = KafkaError(KafkaError._TRANSPORT, "sasl_ssl://b:9093/bootstrap: Connect failed: Connection refused")
     assert refusal_of([away], servers="b:9093") is None
     denied = KafkaError(KafkaError._AUTHENTICATION, "sasl_ssl://b:9093/bootstrap: SASL authentication error: invalid")

@@ -17,12 +17,12 @@ offsets = st.integers(0, 10**18 - 1)
 
 
 @given(st.from_regex(r"[A-Za-z0-9._-]{1,249}", fullmatch=True), st.integers(0, 10**9 - 1), offsets, offsets)
-def test_a_range_parses_its_own_text(topic: str, partition: int, one: int, other: int) -> None:
+def test_the_text_of_a_range_is_parsed_to_the_same_range(topic: str, partition: int, one: int, other: int) -> None:
     written = OffsetRange(topic, partition, min(one, other), max(one, other))
     assert OffsetRange.parse(str(written)) == written
 
 
-def test_a_range_is_topic_partition_start_end() -> None:
+def test_a_range_is_written_as_topic_partition_start_end() -> None:
     assert OffsetRange.parse("some-topic:0:110:220") == OffsetRange("some-topic", 0, 110, 220)
 
 
@@ -35,13 +35,13 @@ def test_a_malformed_range_is_refused(text: str) -> None:
 
 
 @given(st.text(max_size=30))
-def test_any_text_is_a_range_or_a_config_error(text: str) -> None:
+def test_any_text_is_parsed_as_a_range_or_raises_a_config_error(text: str) -> None:
     with suppress(ConfigError):
         assert OffsetRange.parse(str(OffsetRange.parse(text))) == OffsetRange.parse(text)
 
 
 @given(st.datetimes(min_value=datetime(1970, 1, 2), max_value=datetime(2200, 1, 1)), st.integers(-14, 14))
-def test_a_time_without_an_offset_is_utc(local: datetime, hours: int) -> None:
+def test_a_time_without_a_utc_offset_is_in_utc(local: datetime, hours: int) -> None:
     assert moment(local.isoformat()) == local.replace(tzinfo=UTC)
     zoned = local.replace(tzinfo=timezone(timedelta(hours=hours)))
     assert moment(zoned.isoformat()) == zoned == moment(zoned)

@@ -1,4 +1,4 @@
-"""The class-data archive that a JVM reads or writes; it gets its name when it is complete."""
+"""The class-data archive that a JVM reads or writes; an archive gets its final name when it is complete."""
 
 import atexit
 import os
@@ -12,7 +12,7 @@ from lakefeed.clients.spark.class_archive import CLASS_PATH, OPTIONS, VARIABLE, 
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make a cache, and a Java and a Spark with one jar each."""
+    """Make a cache, a Java and a Spark in a folder, Java and Spark with one jar each."""
     monkeypatch.setenv("LAKEFEED_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv(VARIABLE, raising=False)
     for file in ("java/bin/java", "java/lib/modules", "spark/jars/core.jar", "own.jar"):
@@ -28,7 +28,7 @@ def archive(machine: Path) -> ClassArchive | None:
 
 
 def written(machine: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the path of the archive for the current jars."""
+    """Return the path of the archive that a JVM would write for the current jars."""
     monkeypatch.setenv(VARIABLE, "write")
     found = archive(machine)
     monkeypatch.delenv(VARIABLE)
@@ -38,7 +38,9 @@ def written(machine: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return found.path
 
 
-def test_an_archive_is_read_only_with_the_jars_of_its_writing(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_jvm_reads_only_an_archive_written_with_the_same_jars(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert archive(machine) is None
     path = written(machine, monkeypatch)
     path.write_text("classes")
@@ -59,18 +61,18 @@ def test_an_archive_is_read_only_with_the_jars_of_its_writing(machine: Path, mon
     assert archive(machine) is None
 
 
-def test_a_session_on_a_cluster_has_no_archive(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_on_a_cluster_uses_no_archive(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "write")
     assert ClassArchive.of({}, java=machine / "java/bin/java", spark_home=machine / "spark") is None
 
 
-def test_a_missing_jar_means_no_archive(machine: Path) -> None:
+def test_no_archive_is_used_if_a_jar_is_missing(machine: Path) -> None:
     (machine / "own.jar").unlink()
     assert archive(machine) is None
 
 
 @pytest.mark.parametrize(("script", "is_there"), [('printf classes > "$0"', True), ("exit 1", False)])
-def test_an_archive_exists_only_if_the_jvm_has_completed_it(
+def test_an_archive_gets_its_name_only_if_the_jvm_has_completed_it(
     machine: Path, monkeypatch: pytest.MonkeyPatch, script: str, is_there: bool
 ) -> None:
     finishers: list[object] = []

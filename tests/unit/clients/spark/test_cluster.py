@@ -25,7 +25,7 @@ def test_a_cluster_has_authentication_and_encryption(master: str) -> None:
     assert "spark.authenticate" not in settings(master="local[2]")
 
 
-def test_s3_keys_of_the_environment_do_not_reach_yarns_nodes() -> None:
+def test_yarn_nodes_get_no_s3_keys_from_the_environment() -> None:
     found = settings(master="yarn")
     assert found["spark.hadoop.fs.s3a.secret.key"] == found["spark.hadoop.fs.s3a.session.token"] == ""
     assert "spark.hadoop.fs.s3a.secret.key" not in settings(master="spark://host:7077")
@@ -49,7 +49,7 @@ def test_yarn_without_a_configuration_is_refused(tmp_path: Path, monkeypatch: py
     with pytest.raises(ConfigError, match="the address of YARN is not set") as refused:
         require_hadoop_configuration("yarn")
     assert "set HADOOP_CONF_DIR to the folder" in str(refused.value)
-    # Without yarn-site.xml, Hadoop would use the address 0.0.0.0.
+    # A folder without yarn-site.xml is refused, because Hadoop would use the address 0.0.0.0.
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
     with pytest.raises(ConfigError, match=r"HADOOP_CONF_DIR names a folder without yarn-site.xml"):
         require_hadoop_configuration("yarn")
@@ -88,7 +88,9 @@ RM = "yarn.resourcemanager"
         ),
     ],
 )
-def test_the_addresses_of_yarns_resource_managers(properties: dict[str, str], addresses: list[tuple[str, int]]) -> None:
+def test_the_addresses_of_the_resource_managers_are_found(
+    properties: dict[str, str], addresses: list[tuple[str, int]]
+) -> None:
     assert _resource_managers(Configuration(properties)) == addresses
 
 
@@ -135,6 +137,6 @@ org.apache.spark.SparkException: EOFException occurred while reading the port nu
         ("Connection refused", None),
     ],
 )
-def test_a_tasks_error_shows_the_executors_python(error: str, problem: str | None) -> None:
+def test_the_error_of_a_task_shows_the_python_of_the_executors(error: str, problem: str | None) -> None:
     found = _python_problem(error, "Python 3.11")
     assert found is None if problem is None else found is not None and found.startswith(problem)

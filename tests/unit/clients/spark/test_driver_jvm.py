@@ -1,4 +1,4 @@
-"""Start the driver's JVM: the error when it does not start, and the permissions of its log."""
+"""Start the driver's JVM: the error when the JVM does not start, and the permissions of its log."""
 
 import stat
 from pathlib import Path
@@ -24,7 +24,7 @@ def spark_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_error_of_a_failed_start_has_the_end_of_the_log(spark_home: Path) -> None:
+def test_the_error_of_a_failed_start_quotes_the_end_of_the_log(spark_home: Path) -> None:
     log = spark_home / "logs" / "feed.log"
     with pytest.raises(WorldError, match="ended with status 3") as failed:
         driver_jvm.start({"spark.driver.memory": "999g"}, log_file=log)
@@ -32,7 +32,7 @@ def test_the_error_of_a_failed_start_has_the_end_of_the_log(spark_home: Path) ->
     assert failed.value.where == str(log)
 
 
-def test_only_the_owner_can_read_a_log_even_an_existing_one(spark_home: Path) -> None:
+def test_only_the_owner_can_read_a_log_even_if_the_log_existed_before(spark_home: Path) -> None:
     log = spark_home / "feed.log"
     log.write_text("from before\n")
     log.chmod(0o644)

@@ -73,7 +73,7 @@ def test_a_checkpoint_that_another_driver_changes_is_in_use(spark: str, what: st
         ),
     ],
 )
-def test_a_full_disk_and_a_file_that_is_denied_or_missing_are_explained(
+def test_the_error_for_a_full_disk_or_a_denied_or_missing_file_has_a_hint(
     java: str, kind: type[LakefeedError], what: str
 ) -> None:
     found = translate(
@@ -85,13 +85,13 @@ def test_a_full_disk_and_a_file_that_is_denied_or_missing_are_explained(
     assert found.hint
 
 
-def test_a_refusal_of_the_s3_store_is_no_denied_file() -> None:
+def test_a_refusal_by_the_s3_store_is_not_reported_as_a_denied_file() -> None:
     found = translate(RuntimeError("java.nio.file.AccessDeniedException: s3a://lake/c: PUT: Status Code: 403"))
     assert found.what == "the S3 store refuses the credentials"
 
 
 class Thrown:
-    """An exception of Java as Py4J passes it on."""
+    """A stand-in for a Java exception, with the methods that Py4J offers."""
 
     def __init__(self, name: str, message: str, cause: Thrown | None = None) -> None:
         self._name, self._message, self._cause = name, message, cause
@@ -110,7 +110,7 @@ class Thrown:
 
 
 def failed_task(name: str, message: str) -> RuntimeError:
-    """Return the error of a job whose task threw this exception; Spark's message quotes the exception."""
+    """Return the error of a job whose task threw an exception of this class; Spark's message quotes the exception."""
     text = f"org.apache.spark.SparkException: Job aborted due to stage failure: {name}: {message}"
     error = RuntimeError(f"An error occurred while calling o1.append.\n: {text}\n\tat a.B.c(B.java:2)")
     error.java_exception = Thrown("org.apache.spark.SparkException", text, Thrown(name, message))  # type: ignore[attr-defined]
@@ -118,7 +118,7 @@ def failed_task(name: str, message: str) -> RuntimeError:
 
 
 class Answer(Thrown):
-    """An exception of the S3 client."""
+    """A stand-in for an exception of the S3 client, with its HTTP status."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__("software.amazon.awssdk.services.s3.model.S3Exception", message)
@@ -129,7 +129,7 @@ class Answer(Thrown):
 
 
 @pytest.mark.parametrize(("status", "kind"), [(503, Unreachable), (429, Unreachable), (403, AccessDenied)])
-def test_the_status_of_the_s3_client_decides_and_not_the_text(status: int, kind: type[LakefeedError]) -> None:
+def test_the_http_status_of_s3_decides_and_not_the_text_of_the_error(status: int, kind: type[LakefeedError]) -> None:
     error = RuntimeError("o1.append: s3://lake/NoSuchBucket/AccessDenied/SlowDown")
     error.java_exception = Thrown("java.io.IOException", "put", Answer(status, "of AccessDenied/SlowDown"))  # type: ignore[attr-defined]
     found = translate(error)
@@ -151,8 +151,8 @@ def test_the_status_of_the_s3_client_decides_and_not_the_text(status: int, kind:
         "lakefeed refuses the commit: another driver has taken over",
     ],
 )
-def test_the_text_of_a_record_is_no_error_of_a_server(value: str) -> None:
-    # Otherwise a feed would wait minutes for the server.
+def test_the_text_of_a_record_is_not_taken_for_an_error_of_a_server(value: str) -> None:
+    # If the record's text counted as a server's error, a feed would wait minutes for the server.
     message = f'[CAST_INVALID_INPUT] The value \'{value}\' of the type "STRING" cannot be cast to "INT".'
     of_record = translate(failed_task("org.apache.spark.SparkNumberFormatException", message))
     assert (type(of_record), of_record.what, of_record.passes) == (JobFailed, "Spark stopped the job", False)
@@ -172,14 +172,14 @@ CALL = (
         "java.lang.NoClassDefFoundError: io/lakefeed/metrics/FeedMetrics",
     ],
 )
-def test_a_jar_of_another_version_is_a_config_error(java: str) -> None:
+def test_a_lakefeed_jar_of_another_version_is_a_config_error(java: str) -> None:
     found = translate(RuntimeError(CALL.format(java)))
     assert (type(found), found.exit_status) == (ConfigError, 2)
     assert "install lakefeed again" in str(found)
     assert "FeedMetrics" in str(found)
 
 
-def test_another_error_of_the_start_is_shown_without_its_stack() -> None:
+def test_an_unknown_error_of_the_start_is_shown_without_a_stack_trace() -> None:
     found = translate(RuntimeError(CALL.format("java.lang.ClassNotFoundException: org.example.Mine")))
     assert (type(found), found.where) == (JobFailed, "java.lang.ClassNotFoundException: org.example.Mine")
 
@@ -193,7 +193,7 @@ class Messages(logging.Handler):
         self.messages.append(record.getMessage())
 
 
-def test_quietly_silences_only_its_own_thread() -> None:
+def test_quietly_silences_only_the_thread_that_calls_it() -> None:
     log = PySparkLogger.getLogger("SQLQueryContextLogger")
     handler = Messages()
     log.addHandler(handler)

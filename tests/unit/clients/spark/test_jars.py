@@ -26,7 +26,7 @@ CONTENT = {FIRST: b"first jar" * 1000, SECOND: b"second archive" * 2000}
 
 
 class Repository:
-    """Serves the two files; a test sets its faults."""
+    """Serves the two files; a test sets the faults that the server shows."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -95,14 +95,14 @@ def test_the_lock_file_has_distinct_coordinates_hashes_and_groups() -> None:
     assert " ".join(jars.read_lock().usual_groups) == usual
 
 
-def test_a_sink_in_a_single_module_has_no_lock_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sink_in_a_single_module_needs_no_lock_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = jars.read_lock()
     put_on_path(tmp_path, {"lakefeed.sinks": "duck = duck_sink:Settings"}, monkeypatch, duck_sink="class Settings: ...")
     assert "duck" in installed_kinds(SINKS_GROUP)
     assert jars.read_lock() == before
 
 
-def test_a_coordinate_has_a_path_in_a_repository() -> None:
+def test_a_coordinate_becomes_a_path_in_a_maven_repository() -> None:
     assert jars.artifact_path("org.example:name_2.13:1.2") == "org/example/name_2.13/1.2/name_2.13-1.2.jar"
     assert jars.artifact_path(SECOND) == "org/example/deep/second/2.0/second-2.0-all.tar.gz"
 
@@ -159,7 +159,7 @@ def test_a_truncated_file_is_an_error(repository: Repository, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("content", [b"FIRST JAR" * 1000, b"first jar" * 1001])
-def test_a_file_with_another_hash_is_an_error(repository: Repository, tmp_path: Path, content: bytes) -> None:
+def test_a_file_with_a_wrong_hash_is_an_error(repository: Repository, tmp_path: Path, content: bytes) -> None:
     repository.files[f"/{jars.artifact_path(FIRST)}"] = content
     expected = hashlib.sha256(CONTENT[FIRST]).hexdigest()
     with pytest.raises(DownloadError, match=f"SHA-256 is not the locked one\n  expected: {expected}") as caught:
@@ -169,7 +169,7 @@ def test_a_file_with_another_hash_is_an_error(repository: Repository, tmp_path: 
     assert cached(tmp_path) == []
 
 
-def test_a_file_with_another_hash_does_not_remove_a_good_one(repository: Repository, tmp_path: Path) -> None:
+def test_a_file_with_a_wrong_hash_is_not_written_into_the_cache(repository: Repository, tmp_path: Path) -> None:
     repository.files[f"/{jars.artifact_path(FIRST)}"] = b"x"
     with pytest.raises(DownloadError, match=FIRST):
         jars.fetch(["b"])
@@ -184,7 +184,7 @@ def test_a_download_is_repeated_after_server_errors(repository: Repository) -> N
         jars.fetch(["b"])
 
 
-def test_credentials_of_the_environment_are_sent(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_from_the_environment_are_sent(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     repository.credentials = "me:pass word"
     with pytest.raises(DownloadError, match="HTTP 401") as caught:
         jars.fetch(["a"])

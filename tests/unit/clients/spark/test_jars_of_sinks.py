@@ -1,4 +1,4 @@
-"""Jars of the sinks' packages are on the class path of every session; a missing jar is named."""
+"""The jars in sinks' packages are on the class path of every session; the error for a missing jar names the jar."""
 
 from typing import ClassVar
 
@@ -19,7 +19,7 @@ class Broken(Whole):
     jars: ClassVar[tuple[str, ...]] = ("lakefeed/nowhere.jar",)
 
 
-def test_a_missing_jar_is_an_error_only_for_its_own_sink(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_jar_is_an_error_only_for_the_sink_that_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     installed = {"broken": Broken, "whole": Whole}
     monkeypatch.setattr(jvm, "installed_kinds", lambda group: installed if group == SinkChoice.group else {})
     monkeypatch.setattr(SinkChoice, "installed_kind", installed.get)

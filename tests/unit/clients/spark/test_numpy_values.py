@@ -22,12 +22,12 @@ def test_no_test_module_is_imported() -> None:
 
 
 @pytest.mark.parametrize("value", [np.int64(1), np.float32(1), np.array([1, 2]), np.array([[1]]), 1, [1], object()])
-def test_numpy_values_are_recognised_as_pyspark_does(value: object) -> None:
+def test_numpy_values_are_recognised_as_by_the_checks_of_pyspark(value: object) -> None:
     from pyspark.sql import types
 
     from lakefeed.clients.spark import numpy_values
 
-    # PySpark's own checks are repeated here, because a session of another test may have replaced them.
+    # Repeat PySpark's own checks here, because a session of another test may have replaced the originals.
     is_scalar, is_array = isinstance(value, np.generic), isinstance(value, np.ndarray) and value.ndim == 1
     numpy_values.skip_test_modules()
     scalar, array = types.NumpyScalarConverter(), types.NumpyArrayConverter()

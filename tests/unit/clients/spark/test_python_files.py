@@ -32,19 +32,19 @@ def test_imports_of_imported_modules_are_found(tmp_path: Path) -> None:
     assert found.packages == {"yaml", "click"}
 
 
-def test_a_module_brings_the_init_file_of_its_package(tmp_path: Path) -> None:
+def test_the_init_file_of_a_package_is_sent_with_each_module(tmp_path: Path) -> None:
     write(tmp_path, main="import kit.tools\n", kit__tools="")
     (tmp_path / "kit" / "__init__.py").write_text("import yaml\n")
     names = {file.relative_to(tmp_path).as_posix() for file in find_imports(tmp_path, ["main"]).files}
     assert names == {"main.py", "kit/__init__.py", "kit/tools.py"}
 
 
-def test_pandas_functions_bring_pandas_and_pyarrow(tmp_path: Path) -> None:
+def test_pandas_and_pyarrow_are_sent_if_a_function_uses_pandas(tmp_path: Path) -> None:
     write(tmp_path, main="def f(rows):\n    return rows.mapInPandas(g, rows.schema)\n")
     assert find_imports(tmp_path, ["main"]).packages == {"pandas", "pyarrow"}
 
 
-def test_the_archive_has_a_package_and_its_requirements(tmp_path: Path) -> None:
+def test_the_archive_has_imported_packages_with_their_requirements(tmp_path: Path) -> None:
     write(tmp_path, main="import rich\n")
     settings = executor_settings(tmp_path, ["main"])
     url, _, folder = settings["spark.archives"].partition("#")
@@ -66,7 +66,7 @@ def test_an_import_of_a_missing_package_is_an_error(tmp_path: Path) -> None:
         executor_settings(tmp_path, ["main"])
 
 
-def test_only_the_named_extras_are_required() -> None:
+def test_a_distribution_requires_only_the_named_extras() -> None:
     plain, more = with_requirements(["lakefeed"]), with_requirements(["lakefeed[postgresql]"])
     assert {"lakefeed", "pydantic", "pydantic-core", "confluent-kafka"} <= plain.keys()
     assert "pyspark" not in plain

@@ -29,7 +29,7 @@ def silent() -> Iterator[str]:
 
 
 def ended_by(number: signal.Signals, *command: str) -> tuple[int, str]:
-    """Return the status and output of a command that gets a signal after its first output."""
+    """Return the status and output of a command that gets this signal after its first line of output."""
     process = subprocess.Popen(
         [*COMMAND, *command],
         stdin=subprocess.DEVNULL,
@@ -57,7 +57,7 @@ def ended_by(number: signal.Signals, *command: str) -> tuple[int, str]:
         pytest.param("backfill", signal.SIGINT, marks=pytest.mark.slow),
     ],
 )
-def test_a_signal_during_the_start_ends_with_status_0(
+def test_a_signal_during_the_start_ends_the_command_with_status_0(
     command: str, number: signal.Signals, silent: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "pipeline.yaml"
@@ -70,16 +70,14 @@ def test_a_signal_during_the_start_ends_with_status_0(
 @pytest.mark.parametrize(
     "option", [["--exit-on-signal", "143"], pytest.param(["--exit-on-signal=143"], marks=pytest.mark.slow)]
 )
-def test_exit_on_signal_sets_the_status_of_a_signal_during_the_start(
-    option: list[str], silent: str, tmp_path: Path
-) -> None:
+def test_the_option_exit_on_signal_sets_the_exit_status(option: list[str], silent: str, tmp_path: Path) -> None:
     file = tmp_path / "pipeline.yaml"
     file.write_text(PIPELINE.format(silent=silent, folder=tmp_path))
     status, said = ended_by(signal.SIGTERM, "run", str(file), *option)
     assert status == 143, said
 
 
-def test_the_second_ctrl_c_interrupts_a_run_that_a_request_has_stopped() -> None:
+def test_the_second_ctrl_c_interrupts_a_run_that_is_already_stopping() -> None:
     said: list[str] = []
     with stop_on_signals(said.append) as stop:
         stop.set()

@@ -22,7 +22,7 @@ def test_a_start_raises_the_error_of_its_check() -> None:
         """A session that already runs does not wait for the check."""
 
 
-def test_the_error_of_the_check_replaces_that_of_the_start() -> None:
+def test_the_error_of_the_check_replaces_the_error_of_the_start() -> None:
     with pytest.raises(ResourceMissing):
         end_by(JavaError("no Java"), check=fail)
     with pytest.raises(JavaError):
