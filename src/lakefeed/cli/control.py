@@ -64,13 +64,13 @@ def find(target: str, overrides: tuple[str, ...], url: str | None, token_file: P
     if path.is_file() or path.suffix in SUFFIXES:
         pipeline = lakefeed.Pipeline.from_file(path, overrides=overrides)
     elif overrides:
-        raise click.UsageError("--set belongs to a pipeline file")
+        raise click.UsageError("--set needs a pipeline file")
     name = pipeline.config.name if pipeline is not None else target
     if url is not None:
         [server] = servers_of((url,), token_file)
         return FeedTarget(name, pipeline, RunningFeed(name, FeedServer(server.url, server.token, ANSWER_SECONDS)))
     if token_file is not None:
-        raise click.UsageError("--token-file belongs to --url")
+        raise click.UsageError("--token-file needs --url")
     if pipeline is not None:
         return FeedTarget(name, pipeline, running_feed(pipeline.config))
     return FeedTarget(name, None, running_feed_named(name))

@@ -120,7 +120,7 @@ def run(
     if batch and (once or accept_loss or resume):
         raise click.UsageError("--batch excludes --once, --accept-loss and --resume")
     if not batch and (since or until):
-        raise click.UsageError("--since and --until belong to --batch")
+        raise click.UsageError("--since and --until need --batch")
     from lakefeed.feed.control import ACTIONS
     from lakefeed.monitor.feed_monitor import FeedMonitor
     from lakefeed.monitor.terminal.view import RunView

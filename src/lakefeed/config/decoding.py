@@ -49,7 +49,7 @@ class AvroDecode(Model):
 
     def _contradictions(self) -> Iterator[str]:
         if self.registry is None and self.schema_file is None:
-            yield "avro requires a registry (framed values) or a schema_file (values without header)"
+            yield "avro requires a registry (values with Confluent's header) or a schema_file (values without header)"
         if self.registry is None and self.subject is not None:
             yield "subject requires a registry"
         if self.registry is None and self.subjects:
@@ -70,7 +70,7 @@ class ProtobufDecode(Model):
 
     def _contradictions(self) -> Iterator[str | ConfigProblem]:
         if (self.registry is None) == (self.schema_file is None):
-            yield "protobuf requires either a registry (framed values) or a schema_file (values without header)"
+            yield "protobuf requires either a registry (values with Confluent's header) or a schema_file (without)"
         if self.registry is None and self.subject is not None:
             yield "subject requires a registry"
         if self.schema_file is not None and self.schema_file.suffix == ".proto":
@@ -207,7 +207,7 @@ class KeyDecode(Encoded):
     def _contradictions(self) -> Iterator[str | ConfigProblem]:
         yield from super()._contradictions()
         if self.is_sampled:
-            yield "keys are not sampled: give schema_ddl or schema_file"
+            yield "the schema of keys cannot be sampled: give schema_ddl or schema_file"
 
 
 class Decode(Encoded):

@@ -314,7 +314,7 @@ def _problems(
             near = nearest(name, [*allowed, *refused], separator=".")
             what, hint = f"unknown Kafka {role} setting '{key}'", f"did you mean '{PREFIX}{near}'?"
             if name in CONSUMER or name in PRODUCER:
-                hint = f"it is a setting of {'producers' if role == 'consumer' else 'consumers'}: remove it"
+                hint = f"{name} is a setting of {'producers' if role == 'consumer' else 'consumers'}: remove it"
             elif near is None:
                 hint = "all settings: https://kafka.apache.org/documentation/#configuration"
         elif not key.startswith(PREFIX):

@@ -86,7 +86,7 @@ def keyed_problems(sink: KeyedSink) -> Iterator[ConfigProblem]:
         yield ConfigProblem(what, key="keys", hint="keys: [id]")
     names = [key.lower() for key in sink.keys]
     if repeated := sorted(key for key in sink.keys if names.count(key.lower()) > 1):
-        yield ConfigProblem(f"keys has the column {repeated[0]} twice", key="keys", hint="remove one of them")
+        yield ConfigProblem(f"keys has the column {repeated[0]} twice", key="keys", hint="remove one of the two")
     for key in sink.keys:
         if key.lower() in (*POSITION_COLUMNS, DELETED):
             what = f"{key} cannot be a key: it describes the record, not its content"

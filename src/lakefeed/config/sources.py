@@ -196,7 +196,7 @@ class KafkaSource(KafkaClient):
             yield "give either topics or topics_pattern"
         least = self.min_records_per_batch
         if least is None and "max_wait" in self.model_fields_set:
-            yield "max_wait is for min_records_per_batch, which is not set"
+            yield "max_wait requires min_records_per_batch, which is not set"
         if least is not None and least > self.max_records_per_batch:
             yield "min_records_per_batch is more than max_records_per_batch"
 

@@ -121,7 +121,7 @@ ONE_TABLE = {"iceberg": {"table": "lake.shop.orders"}}
             },
             "topic shop.b has none",
         ),
-        ({"source": {"kafka": {**KAFKA, "topics": ["a"], "max_wait": "1 minute"}}}, "max_wait is for"),
+        ({"source": {"kafka": {**KAFKA, "topics": ["a"], "max_wait": "1 minute"}}}, "max_wait requires"),
         (
             {"source": {"kafka": {**KAFKA, "topics": ["a"], "min_records_per_batch": 11, "max_records_per_batch": 10}}},
             "is more than",

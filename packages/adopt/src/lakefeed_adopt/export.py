@@ -140,7 +140,7 @@ def _position_of(status: FeedStatus, feed: str) -> dict[Partition, int]:
     raise ConfigError(
         f"feed '{feed}' has committed nothing yet, or has not finished its last batch",
         where=status.sink,
-        hint="run it once: lakefeed run PIPELINE --once",
+        hint="run the feed once: lakefeed run PIPELINE --once",
     )
 
 

@@ -130,8 +130,8 @@ def _sink(table: Table, line: Sequence[Snapshot], group: str, topics: Iterable[s
         raise ResourceMissing(
             f"there is no topic that may be {what}" if not there else f"both {' and '.join(there)} may be {what}",
             where=name,
-            hint="name the cluster that the sink uses; if the topic is gone and the rows have their offsets: "
-            "--from group:NAME --by-rows",
+            hint="name the sink's cluster in source.kafka.bootstrap_servers; if the topic is gone and the rows have "
+            "their offsets: --from group:NAME --by-rows",
         )
     written = (_summary(each).get(f"{_PREFIX}{chosen[0]}") for each in reversed(line))
     newest = next(text for text in written if text is not None)
@@ -151,7 +151,7 @@ def _require_settled(control: TopicDescription, readable: TopicDescription, sink
         raise CheckpointMismatch(
             "the table's snapshots are ahead of the control topic, which was recreated or is of another cluster",
             where=sink.control_topic,
-            hint="name the cluster that the sink uses",
+            hint="name the sink's cluster in source.kafka.bootstrap_servers",
         )
 
 

@@ -142,7 +142,7 @@ def plan_adoption(
     config.sink.require("adopt")
     if config.sink.chosen.landing_branch is not None:
         what = "the main branch of a table can be taken over, but the feed writes to another branch"
-        hint = "leave sink.iceberg.branch out for the takeover, and add it before a later run"
+        hint = "leave sink.iceberg.branch out for the takeover, and write it again before a later run"
         raise ConfigError(what, where=config.sink.ledger_table, hint=hint)
     if config.source.kafka is None:
         what = f"the feed reads {config.source.kind}, and only a feed of Kafka topics can take a table over"
@@ -172,7 +172,7 @@ def plan_adoption(
     committed = is_batch_committed(position, line)
     columns, why = _columns(table, offset_columns, status.topics) if table else (None, (_NEW,))
     if by_rows and columns is None:
-        hint = "name its columns for topic, partition and offset: --offset-columns topic,partition,offset"
+        hint = "name the table's columns for topic, partition and offset: --offset-columns topic,partition,offset"
         raise ConfigError("the table has no offsets after which the feed could begin", where=name, hint=hint)
     if not by_rows:
         position = resolve_open_batch(position, committed, columns, status.topics, config.kafka)
@@ -226,7 +226,7 @@ def _behind_rows(
             raise RecordsLost(
                 f"{key[0]}-{key[1]} ends at {there[key].end_offset}, and the table has a row of offset {at - 1}",
                 where=columns.where,
-                hint="name the cluster and the topics whose records the table has",
+                hint="correct source.kafka: name the cluster and the topics whose records the table has",
             )
     notes = [
         f"{topic}-{number}: begins at {at}, after its rows; the other tool's position is {offsets[topic, number]}"
@@ -350,7 +350,9 @@ def _offsets_of(
     there = partitions_of(topics)
     if missing or not there:
         what = f"there is no topic {missing[0]}" if missing else "no topic matches the feed's topics_pattern"
-        raise ResourceMissing(what, where=feed.config.name, hint="name the cluster and the topics that exist")
+        raise ResourceMissing(
+            what, where=feed.config.name, hint="correct source.kafka: name the cluster, and topics that exist"
+        )
     known = {key: at for key, at in position.offsets.items() if key in there}
     if not known:
         read = ", ".join(sorted({topic for topic, _ in position.offsets})[:MOST_SHOWN]) or "nothing"
@@ -362,7 +364,7 @@ def _offsets_of(
                 f"{key[0]}-{key[1]} ends at {there[key].end_offset}, before the other tool's position {at}: the topic "
                 "was recreated, or is of another cluster",
                 where=position.place,
-                hint="name the cluster and the topics that the other tool has read",
+                hint="correct source.kafka: name the cluster and the topics that the other tool has read",
             )
     return {key: known.get(key, part.start_offset) for key, part in there.items()}
 

@@ -46,7 +46,7 @@ class RowColumns:
         missing = [name for name in listed if name not in have]
         if missing or len(listed) not in (2, 3):
             what = f"the table has no column {missing[0]}" if missing else f"'{given}' has not two or three names"
-            hint = "name its columns for topic, partition and offset, as in --offset-columns topic,partition,offset"
+            hint = "name the columns for topic, partition and offset, as in --offset-columns topic,partition,offset"
             raise ConfigError(what, where="--offset-columns", hint=hint)
         return cls(table, dict(zip((TOPIC, PARTITION, OFFSET)[-len(listed) :], listed, strict=True)))
 
@@ -157,7 +157,7 @@ def _has_rows(
                 f"{span.records if held is None else held:,} records of {span.topic}-{span.partition}, "
                 f"[{span.start}, {span.end})",
                 where=columns.where,
-                hint="start the job once more, so that it completes the batch; or delete these rows",
+                hint="start the job once more, so that the job completes the batch; or delete these rows",
             )
     return True
 

@@ -63,7 +63,7 @@ def read_file_position(source: KafkaSource, place: str, *, s3: S3) -> OtherPosit
     topics = Topics(source.bootstrap_servers, options=source.client_options)
     for topic in sorted({topic for topic, _ in found}):
         if "compact" in (topics.setting(topic, "cleanup.policy") or ""):
-            what = f"the topic {topic} is compacted, so the number of a file's records does not give its end offset"
+            what = f"the topic {topic} is compacted, so the number of its records does not give a file's end offset"
             raise ConfigError(what, where=place, hint=_GROUP)
     offsets = {key: _end(files, key, sorted(listed)[-2:], source, where=place) for key, listed in sorted(found.items())}
     written = [files.written_at(name) for listed in found.values() for _, name in listed]
@@ -92,7 +92,7 @@ def _end(files: StoredCheckpoint, key: Partition, last: Sequence[File], source: 
             hint=_GROUP,
         )
     if len(ends) > 1:
-        what = f"aborted transactions are among the records of {newest}, and the sink may have read them or not"
+        what = f"aborted transactions are among the records of {newest}, and the sink may have read those or not"
         raise ConfigError(what, where=where, hint=_GROUP)
     return max(end for end in ends if end is not None)
 

@@ -346,9 +346,11 @@ def tls_context(dashboard: Dashboard) -> ssl.SSLContext | None:
         context.load_cert_chain(dashboard.tls.certificate, dashboard.tls.key, password=lambda: "")
     except ssl.SSLError as error:
         what = f"the certificate and its key cannot be used: {error.reason or 'not PEM'}"
-        hint = "both must be in PEM, the key must be the certificate's, and have no passphrase"
+        hint = "both files must be in PEM, and the key must belong to the certificate and have no passphrase"
         raise ConfigError(what, where=where, hint=hint) from None
     except OSError as error:
         what = f"the certificate or its key cannot be read: {error.strerror}"
-        raise ConfigError(what, where=where, hint="check both paths, and that this user may read the files") from None
+        raise ConfigError(
+            what, where=where, hint="check the paths of both files, and that this user may read the files"
+        ) from None
     return context

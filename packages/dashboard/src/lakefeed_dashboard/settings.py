@@ -281,4 +281,4 @@ class Dashboard(Block):
         for key, named in (("users", self.users), ("tokens", self.tokens)):
             names = [each.name for each in named]
             if double := sorted({name for name in names if names.count(name) > 1}):
-                yield ConfigProblem(f"two {key} have the name '{double[0]}'", key=key, hint="rename one of them")
+                yield ConfigProblem(f"two {key} have the name '{double[0]}'", key=key, hint="rename one of the two")

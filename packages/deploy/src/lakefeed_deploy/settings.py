@@ -142,7 +142,7 @@ class Toleration(Model):
 
     def _contradictions(self) -> Iterator[str]:
         if self.operator == "Exists" and self.value is not None:
-            yield "operator: Exists has no value"
+            yield "operator: Exists takes no value"
         if self.operator == "Equal" and self.key is None:
             yield "operator: Equal requires a key"
 

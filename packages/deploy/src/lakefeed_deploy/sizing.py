@@ -197,7 +197,7 @@ class _Arithmetic:
         self.partitions = load.partitions or self._partitions()
         if self.partitions > MOST_PARTITIONS:
             what = f"{self.partitions:,} partitions are more than one feed can have"
-            hint = "split the load over several feeds, and size one of them"
+            hint = "split the load over several feeds, and size one feed"
             raise ConfigError(what, where=load.config.name, hint=hint)
         # Only so many task slots work, because a batch has at most one task per partition.
         self.working = min(self.slots, self.partitions)

@@ -43,7 +43,7 @@ class IndexDocuments:
                 raise ConfigError(
                     f"the key {key} is {type_.simpleString()}: if its scale changes, documents get other ids",
                     where=self._sink.where,
-                    hint="cast it in transform.sql to a string, or to a whole number",
+                    hint="cast the key in transform.sql to a string, or to a whole number",
                 )
         have = {each.lower() for each in rows.names}
         if self._sink.mode == "append" and (missing := [each for each in POSITION_COLUMNS if each not in have]):

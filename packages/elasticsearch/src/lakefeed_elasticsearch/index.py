@@ -88,7 +88,7 @@ class ElasticsearchIndex(BaseSink):
         self.ledger.ensure()
         if self._layout.describe() is None:
             if self._followed:
-                hint = "restore it with lakefeed_feeds; or start over with another checkpoint location"
+                hint = "restore the index with lakefeed_feeds; or start over with another checkpoint location"
                 raise CheckpointMismatch("the index was removed while the feed runs", where=self._sink.where, hint=hint)
             # The run's start has already decided that a feed whose index is missing starts over.
             self.ledger.note(commit=None, reader=None, keyed=None, topics=None)

@@ -94,7 +94,7 @@ class IndexLayout:
             raise ResourceMissing(
                 "the index was removed while the feed runs",
                 where=self._sink.where,
-                hint="restore it with lakefeed_feeds; or start over with another checkpoint location",
+                hint="restore the index with lakefeed_feeds; or start over with another checkpoint location",
             )
 
     def changes(self, rows: StructType, *, evolves: bool) -> list[tuple[str, str, dict[str, Any]]]:

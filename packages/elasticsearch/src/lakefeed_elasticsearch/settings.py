@@ -39,7 +39,7 @@ def _require_index_name(index: str) -> None:
         letters = "use small letters and digits, and - _ . after the first"
         raise ValueError(f"'{index}' cannot name an index: {letters}")
     if index.startswith("lakefeed_"):
-        raise ValueError("choose another name: those that start with lakefeed_ are the ledger's")
+        raise ValueError("choose another name: names that start with lakefeed_ belong to the ledger")
 
 
 class ElasticsearchSinkConfig(SinkConfig):
@@ -93,7 +93,7 @@ class ElasticsearchSinkConfig(SinkConfig):
         if (self.username is None) != (self.password is None):
             yield ConfigProblem("username and password belong together", key="username", hint="give both or none")
         if self.api_key is not None and self.username is not None:
-            yield ConfigProblem("api_key and username are two logins", key="api_key", hint="remove one of them")
+            yield ConfigProblem("api_key and username are two logins", key="api_key", hint="remove one of the two")
 
     @property
     def urls(self) -> tuple[str, ...]:

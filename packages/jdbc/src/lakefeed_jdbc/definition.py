@@ -119,7 +119,7 @@ def problems(
                 for field in rows.fields:
                     column = have.get(field.name.lower())
                     if column is not None and (message := misfit(field.dataType, column, database.dialect)):
-                        hint = "change the table, or cast it in transform.sql"
+                        hint = "change the table, or cast the column in transform.sql"
                         yield Problem(what=message, key=f"{key}.table", about=sink.where, hint=hint)
     except (MissingExtra, JavaOnly) as error:
         yield from _listens(sink, key, error)

@@ -56,7 +56,7 @@ class JdbcLayout:
             raise ConfigError(
                 f"the table requires values that the rows do not have: {', '.join(wanting)}",
                 where=f"{self._sink.where}, columns of the rows {', '.join(rows.names)}",
-                hint="give the column a default, or compute it in transform.sql",
+                hint="give the table's column a default, or compute the value in transform.sql",
             )
         statements, misfits = [], []
         for field in rows.fields:
@@ -194,7 +194,7 @@ def type_sql(type_: DataType, dialect: Dialect, *, key: bool = False, path: str)
         return types[0]
     raise SchemaIncompatible(
         f"the database has no type for the column {path}, which is {type_.simpleString()}",
-        hint="cast it in transform.sql",
+        hint="cast the column in transform.sql",
     )
 
 

@@ -135,7 +135,7 @@ class JdbcLedger(ServerLedger):
 
     def record_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
         if delete_where is not None:
-            hint = "delete them with SQL, or name a new table and another checkpoint location"
+            hint = "delete the rows with SQL, or name a new table and another checkpoint location"
             raise ConfigError("a rewind cannot delete rows of a database", where=self.where, hint=hint)
         with self.session() as session:
             if self.begin(session, commit, commit_id=commit_id):

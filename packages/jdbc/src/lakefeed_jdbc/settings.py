@@ -36,7 +36,7 @@ def _require_known_to_both(table: str) -> None:
     if any(len(part) > _LONGEST_NAME for part in table.split(".")):
         raise ValueError(f"a table's name may have {_LONGEST_NAME} letters at most")
     if table.rpartition(".")[2].lower().startswith("lakefeed_"):
-        raise ValueError("choose another name: those that start with lakefeed_ are the ledger's")
+        raise ValueError("choose another name: names that start with lakefeed_ belong to the ledger")
 
 
 _DEFAULT_SCHEMAS = {"postgresql": "public"}

@@ -42,8 +42,8 @@ class KinesisSource(InstalledSource, AwsAccess):
         ),
         r"Kinesis has lost records": RecordsLost(
             "the stream no longer has records that the feed has not read",
-            hint="lakefeed run pipeline.yaml --accept-loss resumes without them, and records the gap in the table's "
-            "ledger",
+            hint="lakefeed run pipeline.yaml --accept-loss resumes without these records, and notes the gap in the "
+            "table's ledger",
         ),
     }
 
@@ -81,7 +81,7 @@ class KinesisSource(InstalledSource, AwsAccess):
     def problems(self, config: PipelineBlocks) -> Iterator[ConfigProblem]:
         keyed = config.upserting
         if keyed is not None and not keyed.order_by:
-            what = "offsets of a stream do not order the changes of a key: a split or merge moves it to another shard"
+            what = "offsets of a stream do not order the changes of a key: a split or merge moves keys to other shards"
             hint = "use a sink with order_by, such as iceberg"
             if "order_by" in type(config.sink.chosen).model_fields:
                 hint = "set order_by to a column of the value that orders the changes"

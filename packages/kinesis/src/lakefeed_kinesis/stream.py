@@ -34,7 +34,7 @@ class KinesisStream:
         gateway: Any = spark._jvm
         if gateway.java.lang.Thread.currentThread().getContextClassLoader().getResource(CLIENT) is None:
             what = "the class path of the running Spark session has no client for Kinesis"
-            hint = "stop that session, and let the pipeline start its own: lakefeed run, or Pipeline.session()"
+            hint = "stop that session, and let the pipeline start another: lakefeed run, or Pipeline.session()"
             raise ConfigError(what, where=CLIENT.removesuffix(".class"), hint=hint)
         if source.access_key is not None and source.secret_key is not None:
             secrets = (source.access_key, source.secret_key, source.session_token)

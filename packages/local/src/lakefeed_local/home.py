@@ -90,7 +90,7 @@ class Home:
         for folder in self._folders:
             shutil.rmtree(folder, ignore_errors=True)
             if folder.exists():
-                hint = "remove it with rm -r, perhaps as another user"
+                hint = "remove the folder with rm -r, perhaps as another user"
                 raise WorldError("the folder could not be removed", where=str(folder), hint=hint)
         for file in (self.memory_file, self.credentials_file, self.lock_file):
             file.unlink(missing_ok=True)

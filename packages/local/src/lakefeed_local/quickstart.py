@@ -172,7 +172,7 @@ class Quickstart:
         done = subprocess.run([sys.executable, QUERY], cwd=self.folder, capture_output=True, text=True, check=False)
         if done.returncode:
             last = (done.stderr.strip().splitlines() or ["no output"])[-1]
-            hint = f"run it to see the whole error: cd {shlex.quote(str(self.folder))}; python {QUERY}"
+            hint = f"run the query to see the whole error: cd {shlex.quote(str(self.folder))}; python {QUERY}"
             raise JobFailed(f"the query failed: {last}", where=str(self.folder / QUERY), hint=hint)
         return done.stdout.rstrip()
 

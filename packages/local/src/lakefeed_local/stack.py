@@ -155,7 +155,7 @@ class Stack:
             raise ConfigError(
                 f"this local stack keeps its objects in {memory.store}, not in {self._store}",
                 where=str(self.home.root),
-                hint="choose another directory with --home, or erase this one: lakefeed local down --erase",
+                hint="choose another directory with --home, or erase the stack: lakefeed local down --erase",
             )
         return memory
 
@@ -174,7 +174,7 @@ class Stack:
                 raise ConfigError(
                     f"{part.name} already runs on port {actual}, not on {requested}",
                     where=str(self.home.root),
-                    hint="stop it first: lakefeed local down",
+                    hint="first stop the local stack: lakefeed local down",
                 )
 
     def _with_ports(self, memory: Memory, missing: set[str], report: Progress) -> Memory:

@@ -102,7 +102,7 @@ class CaseEncoder:
             if schema_id is None or schema_id not in self._schemas:
                 raise ConfigError(
                     "the value has no schema" if schema_id is None else f"tests.schemas has no schema id {schema_id}",
-                    hint="add it to tests.schemas; or write the bytes of a value with an unknown schema as hex: '…'",
+                    hint="add the schema to tests.schemas; or write a value with an unknown schema as bytes, hex: '…'",
                 )
             schema = self._schemas[schema_id]
         else:

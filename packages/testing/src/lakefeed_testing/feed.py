@@ -218,7 +218,7 @@ def place(
         end = ends.get((name, record.partition), 0)
         offset = end if record.offset is None else record.offset
         if offset < end:
-            what = f"records[{number}] has the offset {offset}, and the next of its partition is {end}"
+            what = f"records[{number}] has the offset {offset}, and the next offset of its partition is {end}"
             raise ConfigError(what, where=where, hint=f"leave the offset out, or give {end} or more")
         ends[name, record.partition] = offset + 1
         placed.append(

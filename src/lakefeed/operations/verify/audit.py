@@ -41,7 +41,9 @@ def _files(evidence: Evidence) -> Iterator[Finding]:
     """Find files that the table's newest snapshot names and the store lacks."""
     for file in evidence.files.lost:
         what = f"the {file.what} {file.path}: {file.why}; the table cannot be read"
-        hint = "Restore it, roll the table back to a snapshot without it, or rewind the feed to read its records again"
+        hint = (
+            "Restore the file, roll back to a snapshot without the file, or rewind the feed to read its records again"
+        )
         yield Finding.of("file-lost", f"{what}. {hint}")
     if evidence.files.unchecked:
         what = f"{evidence.files.unchecked:,} older files of the table were not checked"

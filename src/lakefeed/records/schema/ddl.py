@@ -158,7 +158,7 @@ class _Plan:
                 f"column {'.'.join(path)} is {have.simpleString()} in the table and {want.simpleString()} in the "
                 "rows, and Iceberg cannot change the one type to the other",
                 where=f"table {self.table}",
-                hint="cast it in transform.sql, or land it in a column of another name",
+                hint="cast the column in transform.sql, or land it in a column of another name",
             )
 
 

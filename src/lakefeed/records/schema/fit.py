@@ -280,7 +280,7 @@ def _fit(column: Column, have: DataType, want: DataType, path: str) -> Column:
         return sf.transform_values(column, lambda _, item: _fit(item, inner, requested, f"{path}.value"))
     if not casts_to(have, want):
         what = f"column {path} is {have.simpleString()} in the rows and {want.simpleString()} in the table"
-        raise SchemaIncompatible(what, hint="cast it in transform.sql")
+        raise SchemaIncompatible(what, hint="cast the column in transform.sql")
     return column.cast(want)
 
 

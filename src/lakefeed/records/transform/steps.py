@@ -142,7 +142,7 @@ def load(path: str, *, where: str, folder: Path | None = None) -> Any:
 
 def _missing_pandas(package: str, *, where: str) -> MissingExtra:
     what = f"the function needs the Python package {package}, which is not installed"
-    hint = f"install it on the driver and on the executors; {install_command('pandas')}"
+    hint = f"install the package on the driver and on the executors; {install_command('pandas')}"
     return MissingExtra(what, where=where, hint=hint)
 
 
@@ -183,7 +183,7 @@ class Function:
             elif parameter.default is parameter.empty and rows is not None:
                 arguments[name], rows = rows, None
             elif parameter.default is parameter.empty:
-                hint = f"rename it to one of {', '.join(frames)}, or give its value in options"
+                hint = f"rename the parameter to one of {', '.join(frames)}, or give its value in options"
                 what = f"the function has a parameter {name}, but no step, table or option has this name"
                 raise ConfigError(what, where=self._where, hint=hint)
         try:
@@ -195,7 +195,7 @@ class Function:
             if package := next((name for name in PANDAS if name in text), None):
                 raise _missing_pandas(package, where=self._where) from None
             what = f"the function needs a module that is not installed: {error}"
-            raise ConfigError(what, where=self._where, hint="install its package on the driver") from None
+            raise ConfigError(what, where=self._where, hint="install the module's package on the driver") from None
         except Exception as error:
             what, hint = f"the function failed: {type(error).__name__}: {error}", "correct the function"
             raise ConfigError(what, where=self._where, hint=hint) from error
@@ -219,7 +219,7 @@ def _with_watermark(rows: DataFrame, watermark: Watermark | None, *, where: str)
     type_ = rows.select(watermark.column).schema.fields[0].dataType
     if not isinstance(type_, t.TimestampType):
         what = f"the column {watermark.column} is {type_.simpleString()}, but a watermark needs a timestamp"
-        hint = "convert it in a step by to_timestamp(…), and move the watermark to that step"
+        hint = "convert the column in a step by to_timestamp(…), and move the watermark to that step"
         raise ConfigError(what, where=place, hint=hint)
     return rows.withWatermark(watermark.column, watermark.delay) if rows.isStreaming else rows
 

@@ -36,7 +36,8 @@ def branch_statements(
             raise CheckpointMismatch(
                 f"the branch {have} of the table was removed, and with it the position of feed '{feed}'",
                 where=f"table {sink.table}",
-                hint=f"create it at its last snapshot: ALTER TABLE {sink.table} CREATE BRANCH {have} AS OF VERSION …",
+                hint=f"create the branch at its last snapshot: "
+                f"ALTER TABLE {sink.table} CREATE BRANCH {have} AS OF VERSION …",
             )
         if have == want:
             return ()
@@ -52,7 +53,7 @@ def branch_statements(
         raise ConfigError(
             f"the table already has a branch {want}, at another snapshot than {MAIN_BRANCH}",
             where=f"table {sink.table}",
-            hint=f"name another branch; or remove this one: ALTER TABLE {sink.table} DROP BRANCH {want}",
+            hint=f"name another branch; or remove the existing branch: ALTER TABLE {sink.table} DROP BRANCH {want}",
         )
     return (
         f"ALTER TABLE {table} CREATE BRANCH IF NOT EXISTS {quoted((want,))}",

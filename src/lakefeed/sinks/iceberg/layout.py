@@ -124,7 +124,7 @@ def upgrade(table: str, *, have: int, want: int | None) -> tuple[tuple[str, ...]
         raise ConfigError(
             f"the table has format version {have}, and format_version is {want}: Iceberg cannot downgrade a table",
             where=f"table {table}",
-            hint=f"set format_version: {have}, or leave it out; or write a new table for readers of version {want}",
+            hint=f"set format_version: {have}, or remove it; or write a new table for readers of version {want}",
         )
     note = (
         f"{table} is upgraded to format version {want} for good: readers that know only version {have} cannot open it "

@@ -16,7 +16,7 @@ HIDDEN: dict[str, tuple[list[tuple[str, str]], list[tuple[str, str]]]] = {
     ),
     "a block's rule behind a wrong type": (
         [(TOPICS, f"{TOPICS}    max_wait: 1 hour\n    max_records_per_batch: many\n")],
-        [("source.kafka", "max_wait is for"), ("source.kafka.max_records_per_batch", "expects a whole number")],
+        [("source.kafka", "max_wait requires"), ("source.kafka.max_records_per_batch", "expects a whole number")],
     ),
     "rules between blocks behind an unknown key": (
         [

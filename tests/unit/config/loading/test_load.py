@@ -334,7 +334,7 @@ class TestFormats:
         [
             ("  protobuff: {}\n", "decode.protobuff", "unknown option 'protobuff'", "'protobuf'?"),
             ("  json-schema: {}\n", "decode.json-schema", "unknown option", "'json_schema'?"),
-            ("  protobuf: {}\n", "decode.protobuf", "either a registry (framed values) or a schema_file", None),
+            ("  protobuf: {}\n", "decode.protobuf", "either a registry (values with", None),
             (
                 "  protobuf: {schema_file: several.proto}\n",
                 "decode.protobuf",
@@ -352,7 +352,7 @@ class TestFormats:
             ("  json_schema: {}\n", "decode.json_schema.registry", "'registry' is missing", None),
             ("  json: {schema: guess}\n", "decode.json.schema", "expects one of sample", None),
             ("  json: {}\n", "decode.json", "one of schema_ddl, schema_file and schema: sample", None),
-            ("  raw:\n  key: {json: {schema: sample}}\n", "decode.key", "keys are not sampled", None),
+            ("  raw:\n  key: {json: {schema: sample}}\n", "decode.key", "the schema of keys cannot be sampled", None),
             ("  raw:\n  key: {avrro: {}}\n", "decode.key.avrro", "unknown option 'avrro'", "'avro'?"),
         ],
     )

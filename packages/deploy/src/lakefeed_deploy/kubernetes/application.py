@@ -107,7 +107,7 @@ def read_feed(path: Path, *, overrides: Sequence[str] = ()) -> Application:
     sizes = {name: len(text.encode()) for name, text in files.items()}
     if (total := sum(sizes.values())) > _MOST_BYTES:
         what = f"the pipeline's files have {total:,} bytes, and a ConfigMap holds {_MOST_BYTES:,}"
-        hint = "install its Python modules in the image instead"
+        hint = "install the pipeline's Python modules in the image instead"
         raise ConfigError(what, where=max(sizes, key=lambda name: sizes[name]), hint=hint)
     app = Application(
         name=_name(settings, config),
@@ -185,7 +185,7 @@ def _for_the_pod(problem: Problem) -> Problem:
     if not problem.what.endswith("is not set"):
         return problem
     what = problem.what.replace("is not set", "is not set in the pod")
-    hint = "add it to deploy.kubernetes.env, or to secret_env; or give a default: ${NAME:-value}"
+    hint = "add the variable to deploy.kubernetes.env, or to secret_env; or give a default: ${NAME:-value}"
     return Problem(**{**vars(problem), "what": what, "hint": hint})
 
 
@@ -242,7 +242,7 @@ def _access(config: PipelineConfig, settings: Kubernetes) -> TopicAccess:
     if kafka.topics_pattern is not None and settings.strimzi is not None and settings.strimzi.login != "none":
         if (found := _PREFIX.fullmatch(kafka.topics_pattern)) is None:
             what = f"a Kafka user cannot be limited to the topics of the pattern {kafka.topics_pattern}"
-            hint = "write it as prefix.*; or set login: none, and create the user yourself"
+            hint = "write the pattern as prefix.*; or set login: none, and create the user yourself"
             raise ConfigError(what, where="deploy.kubernetes.strimzi", hint=hint)
         prefix = found[1].replace("\\.", ".")
     return TopicAccess(read=tuple(kafka.topics or ()), prefix=prefix, write=written, group=kafka.monitoring_group)
@@ -259,12 +259,12 @@ def _local_files(config: PipelineConfig, folder: Path, settings: Kubernetes) -> 
         try:
             relative = file.resolve().relative_to(folder.resolve())
         except ValueError:
-            hint = "move it beside the pipeline file; or mount it from a ConfigMap: deploy.kubernetes.mounts"
+            hint = "move the file beside the pipeline file; or mount it from a ConfigMap: deploy.kubernetes.mounts"
             raise ConfigError("the file is not in the pipeline file's folder", where=str(file), hint=hint) from None
         try:
             texts[relative.as_posix()] = file.read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            hint = "save it as UTF-8; or mount it from a ConfigMap: deploy.kubernetes.mounts"
+            hint = "save the file as UTF-8; or mount it from a ConfigMap: deploy.kubernetes.mounts"
             raise ConfigError(f"the file cannot be read as text: {error}", where=str(file), hint=hint) from None
     return texts
 

@@ -76,7 +76,9 @@ def write_application(file: Path, config: PipelineConfig, connections: Connectio
 def _require_no_secret(file: Path, config: PipelineConfig) -> None:
     if secrets.texts_of(config) & set(_scalars(yaml.safe_load(file.read_text("utf-8-sig")))):
         what = "the pipeline file has a secret, which all users who can read the application jar would see"
-        raise ConfigError(what, where=str(file), hint="take it from a variable: ${NAME}; lakefeed check names the line")
+        raise ConfigError(
+            what, where=str(file), hint="take the secret from a variable: ${NAME}; lakefeed check names the line"
+        )
 
 
 def _scalars(value: object) -> Iterator[str]:

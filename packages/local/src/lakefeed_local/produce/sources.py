@@ -185,7 +185,7 @@ def _format_of(path: str) -> FileFormat:
     for suffix in reversed(Path(path.rstrip("/")).suffixes):
         if suffix in _SUFFIXES:
             return _SUFFIXES[suffix]
-    hint = "give it: --format csv, json or parquet"
+    hint = "give the format: --format csv, json or parquet"
     raise ConfigError("the path's extension does not show the files' format", where=path, hint=hint)
 
 

@@ -109,7 +109,7 @@ def _partitions(source: KafkaSource, place: TopicPlace) -> dict[Partition, Parti
             raise ResourceMissing(
                 f"there is no partition {place.partition} in {', '.join(names)}",
                 where=source.bootstrap_servers,
-                hint=f"its partitions are 0 to {count - 1}" if count else None,
+                hint=f"the topic's partitions are 0 to {count - 1}" if count else None,
             )
         parts = chosen
     if place.offset is not None and len(parts) > 1:
@@ -153,7 +153,7 @@ def _offset(key: Partition, part: PartitionDescription, offset: int) -> int:
         raise ResourceMissing(
             f"partition {key[1]} of {key[0]} has the offsets {part.start_offset} to {part.end_offset}, not {offset}",
             where="--offset",
-            hint="choose an offset between them, or -10 for the ten last ones",
+            hint="choose an offset in this range, or -10 for the ten last ones",
         )
     return offset
 

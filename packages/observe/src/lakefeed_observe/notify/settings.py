@@ -102,10 +102,10 @@ class Webhook(Model):
                 hint = "a header's name has letters, digits and -"
                 yield ConfigProblem(f"'{name}' is no name of a header", key="headers", hint=hint)
             elif name.lower() in ("host", "content-length", "content-type", "transfer-encoding"):
-                yield ConfigProblem(f"lakefeed sets the header {name} itself", key="headers", hint="remove it")
+                yield ConfigProblem(f"lakefeed sets the header {name} itself", key="headers", hint="remove the header")
             if not text.isprintable() or not text.isascii():
                 what = f"the value of the header {name} has characters that HTTP forbids"
-                yield ConfigProblem(what, key="headers", hint="write it as one line of ASCII")
+                yield ConfigProblem(what, key="headers", hint="write the value as one line of ASCII")
 
 
 class Mail(Model):
