@@ -37,7 +37,7 @@ AT_THE_START = (
         "feed/recovery",
         "        require_no_state(facts)\n",
         "        pass\n",
-        f"{START}a_feed_does_not_resume_without_the_state_that_its_table_has",
+        f"{START}a_stateless_transform_is_refused_after_a_stateful_transform",
     ),
     python(
         "state: variables of a user's own that are others",

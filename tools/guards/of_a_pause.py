@@ -37,7 +37,7 @@ IN_A_PAUSE = (
         "feed/streaming",
         "if decide_again is not None:",
         "if False:",
-        f"{RESUME}a_resume_is_refused_like_a_start",
+        f"{RESUME}a_resume_is_refused_if_a_start_would_be_refused",
     ),
     python(
         "pause: a driver that was overtaken leaves the checkpoint alone",
