@@ -24,14 +24,15 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Prepares executors in other JVMs, and brings their counts to the driver: {@code spark.plugins=io.lakefeed.JvmPlugin}.
+ * Prepares executors in other JVMs, and brings their counts to the driver. Set {@code
+ * spark.plugins=io.lakefeed.JvmPlugin}.
  *
  * <p>An executor fetches the driver's {@link Trust} when it starts, before its first task. So its machine needs no
  * file, and the private key is in no Spark setting and no command line. The key is sent over Spark's own connection,
  * which {@code spark.authenticate} and {@code spark.network.crypto.enabled} protect.
  *
- * <p>An executor sends the totals of its {@link RequestMeter}, and the server that its tasks wait for ({@link Waits}):
- * when a task ends, and once a second while the totals change or a task waits. A lost message only delays the totals;
+ * <p>When a task ends, and once a second while the totals change or a task waits, an executor sends the totals of its
+ * {@link RequestMeter} and the server that its tasks wait for ({@link Waits}). A lost message only delays the totals;
  * the driver keeps the last totals of a lost executor.
  */
 public final class JvmPlugin implements SparkPlugin {
@@ -131,7 +132,7 @@ public final class JvmPlugin implements SparkPlugin {
                 context.send(now);
                 last = now;
             } catch (IOException | RuntimeException unreachable) {
-                // The next message has the totals again.
+                // A lost message does no harm, because the next message has the totals again.
                 LOG.debug("The totals of S3 requests did not reach the driver; they are sent again.", unreachable);
             }
         }

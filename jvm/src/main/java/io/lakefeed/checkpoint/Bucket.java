@@ -64,7 +64,10 @@ final class Bucket {
         this.deletions = new Deletions(this, settings);
     }
 
-    /** Returns the bucket of {@code path}; the first caller's settings decide how deletes are batched. */
+    /**
+     * Returns the bucket of {@code path}. The settings of the first call for a bucket decide how its deletes are
+     * batched.
+     */
     static Bucket of(Path path, Configuration conf, Settings settings) throws IOException {
         S3AFileSystem files = (S3AFileSystem) path.getFileSystem(conf);
         return KNOWN.computeIfAbsent(nameOf(files), name -> new Bucket(files, conf, settings));
@@ -136,7 +139,7 @@ final class Bucket {
         return names;
     }
 
-    /** Lists the objects below a directory with one request; empty if one answer does not hold them all. */
+    /** Lists the objects below a directory with one request; empty if one answer does not hold all objects. */
     Optional<List<Item>> below(Path directory) throws IOException {
         ListObjectsV2Response page = page(prefix(directory), null, null);
         if (Boolean.TRUE.equals(page.isTruncated())) {
@@ -179,7 +182,9 @@ final class Bucket {
         return files().getS3AInternals().getObjectMetadata(path).metadata();
     }
 
-    /** Writes a small object unless the key exists; returns its version, or null if the bucket has none. */
+    /**
+     * Writes a small object unless the key exists; returns the object's version, or null if the bucket has no versions.
+     */
     String putIfAbsent(String key, String content) throws IOException {
         PutObjectRequest request = files().getS3AInternals()
                 .getStore()
@@ -209,7 +214,7 @@ final class Bucket {
         return root.toString();
     }
 
-    /** Removes objects from a bucket with their older versions and delete markers. */
+    /** Removes objects from a bucket, including their older versions and delete markers. */
     static final class Removal {
         private static final Logger LOG = LoggerFactory.getLogger(Removal.class);
 
@@ -226,7 +231,8 @@ final class Bucket {
         /** Removes an object that {@link #putIfAbsent} has just written. */
         void removeNew(String key, String version) throws IOException {
             if (version == null) {
-                // Versioning is off or suspended. If it is suspended, a plain DELETE would leave a delete marker.
+                // Without a version, versioning is off or suspended. If it is suspended, a plain DELETE would leave a
+                // delete marker.
                 remove(List.of(key));
             } else {
                 delete(identifier(key, version));

@@ -36,7 +36,7 @@ public final class CheckpointFiles {
         this.files = root.getFileSystem(conf);
     }
 
-    /** Returns the files' names relative to the location, such as {@code offsets/12}, a line each. */
+    /** Returns the files' names relative to the location, such as {@code offsets/12}, one on each line. */
     public String names() throws IOException {
         return String.join("\n", found().keySet());
     }

@@ -12,15 +12,19 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Collects the deletes of a bucket. Deletes of expired entries wait until one request can be filled, until the oldest
- * has waited long enough, or until the JVM ends. After a crash the entries still exist: Spark lists and deletes them
+ * Collects the deletes of a bucket. Deletes of expired entries wait until they fill one request, until the oldest has
+ * waited long enough, or until the JVM ends. After a crash the entries still exist, and Spark lists and deletes them
  * after the next start.
  *
- * <p>This JVM treats a waiting key as deleted. Before the same key is written, {@link #revive} cancels its delete.
+ * <p>While a delete waits, this JVM treats the key as deleted. Before the key is written again, {@link #revive} cancels
+ * the delete.
  */
 final class Deletions {
     private static final Logger LOG = LoggerFactory.getLogger(Deletions.class);
-    /** Priority of the shutdown hook: after Spark's (50), which may delete entries, and before Hadoop's (10). */
+    /**
+     * Priority of the shutdown hook: after Spark's hook (50), which may delete entries, and before Hadoop's hook (10),
+     * which closes the file systems.
+     */
     private static final int BEFORE_FILE_SYSTEMS_CLOSE = 20;
 
     private final Bucket bucket;

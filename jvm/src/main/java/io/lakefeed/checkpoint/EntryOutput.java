@@ -25,7 +25,8 @@ import software.amazon.awssdk.awscore.exception.AwsServiceException;
  * Writes a checkpoint file that becomes visible at {@code close}, complete, or never.
  *
  * <p>Exclusive files are written with {@code If-None-Match: *}. If the reply to a PUT is lost, its retry is refused
- * although the file was written. So after a refusal the object's write id shows whose file it is.
+ * although the file was written. So after a refusal the write id of the existing object shows which writer has written
+ * it.
  */
 final class EntryOutput extends CancellableFSDataOutputStream {
     private static final Logger LOG = LoggerFactory.getLogger(EntryOutput.class);
@@ -145,7 +146,7 @@ final class EntryOutput extends CancellableFSDataOutputStream {
 
     private void put(FSDataOutputStream target) throws IOException {
         target.close();
-        // An interrupt ends S3A's wait for the upload, so nothing is known about the upload.
+        // An interrupt ends S3A's wait for the upload, so it is unknown whether the upload succeeds.
         if (Thread.currentThread().isInterrupted()) {
             throw new InterruptedIOException("interrupted while writing " + path + "; it may exist or not");
         }
@@ -225,7 +226,7 @@ final class EntryOutput extends CancellableFSDataOutputStream {
         }
     }
 
-    /** Writes an object with one PUT through S3A, and interprets its failures. */
+    /** Writes an object with one PUT through S3A, and interprets the failures of the PUT. */
     static final class ConditionalWrite {
         /** The key of an object's user metadata that identifies its writer. */
         static final String WRITE_ID = "lakefeed-write";

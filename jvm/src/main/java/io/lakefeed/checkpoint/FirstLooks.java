@@ -95,7 +95,9 @@ final class FirstLooks {
         /** The names directly below the root, in the form of {@link Bucket#names}; null until they are needed. */
         private Map<String, Long> names;
 
-        /** All objects below the root; null if one answer did not hold them all, as with many state files. */
+        /**
+         * All objects below the root; null if one answer did not hold all of them, because there are many state files.
+         */
         private List<Bucket.Item> all;
 
         Look(Path root) {

@@ -17,9 +17,9 @@ import org.apache.hadoop.fs.Path;
  * Remembers the entries of one of Spark's metadata logs: lists them once, and then follows this JVM's own writes and
  * deletes.
  *
- * <p>That is safe because entries are written with a conditional PUT and never changed. If another query has written an
- * entry that is unknown here, the PUT of the same entry fails. Spark creates an instance for each start of a query and
- * for each reader, so no instance starts with an old list.
+ * <p>Remembering is safe because entries are written with a conditional PUT and never changed: if another query has
+ * written an entry that this object does not know, the PUT of the same entry fails. Spark creates an instance for each
+ * start of a query and for each reader, so no instance starts with an old list.
  */
 final class LogDirectory {
     static final String OFFSETS = "offsets";

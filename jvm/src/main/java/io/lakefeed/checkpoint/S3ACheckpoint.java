@@ -27,7 +27,7 @@ import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileMana
  * Manages a checkpoint on S3A, where directories exist only as prefixes of keys.
  *
  * <p>{@link LogDirectory} answers questions about metadata logs from memory. The files of state stores are not
- * remembered: any executor may overwrite them.
+ * remembered, because any executor may overwrite them.
  */
 final class S3ACheckpoint implements CheckpointFileManager {
     /** Matches names with a UUID, such as those of RocksDB's files; such a file is never written twice. */
@@ -36,7 +36,10 @@ final class S3ACheckpoint implements CheckpointFileManager {
     private final Path root;
     private final Settings settings;
     private final Bucket bucket;
-    /** Null if this directory is no metadata log, or the setting {@code answer-from-memory} is off. */
+    /**
+     * The log whose directory this is; null if the directory is no metadata log, or the setting {@code
+     * answer-from-memory} is off.
+     */
     private final LogDirectory log;
 
     /**

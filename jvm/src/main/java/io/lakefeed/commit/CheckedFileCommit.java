@@ -31,7 +31,7 @@ public final class CheckedFileCommit extends ManifestFileCommitProtocol {
         EXPECTED.put(path, commitId);
     }
 
-    /** Ends a commit; returns false if Spark skipped it because the log has the batch. */
+    /** Ends a commit; returns false if Spark skipped the commit because the log already has the batch. */
     public static boolean forget(String path) {
         return EXPECTED.remove(path) == null;
     }

@@ -31,11 +31,14 @@ import org.apache.iceberg.io.LocationProvider;
  * are one step, which each of Iceberg's retries repeats.
  */
 final class CheckedOperations implements TableOperations {
-    /** Not thread safe, and perhaps shared with other loads of the table ({@link FeedCatalog.KnownTables}). */
+    /**
+     * Iceberg's operations of the table: not thread safe, and possibly shared with other loads of the table ({@link
+     * FeedCatalog.KnownTables}).
+     */
     private final TableOperations operations;
     /** The table's full name, under which {@link RecentTables} has its metadata. */
     private final String name;
-    /** Snapshots whose commit failed, or succeeded without an answer. */
+    /** The ids of snapshots whose commit has got no successful answer; it may have succeeded nevertheless. */
     private final Set<Long> unanswered = ConcurrentHashMap.newKeySet();
     /** The metadata that this object has read last; another load of the table can read newer metadata at any time. */
     private volatile TableMetadata loaded;
@@ -120,7 +123,9 @@ final class CheckedOperations implements TableOperations {
         }
     }
 
-    /** Notes the rows of a committed batch, so that the driver need not search for its snapshot. */
+    /**
+     * Notes the number of rows of a committed batch, so that the driver need not look for it in the batch's snapshot.
+     */
     private static void noteRows(Snapshot snapshot) {
         Map<String, String> summary = snapshot.summary();
         String rows = summary.getOrDefault(SnapshotSummary.ADDED_RECORDS_PROP, "0");
@@ -234,7 +239,7 @@ final class CheckedOperations implements TableOperations {
         }
     }
 
-    /** Checks that the table has none of a backfill's records, and that the feed will not read them later. */
+    /** Checks that the table has none of a backfill's records, and that the feed will not read these records itself. */
     private static void checkBackfill(Map<String, String> summary, String feed, Position stands) {
         if (stands == null || stands.covered() == null) {
             throw new BatchRefused("it is not known which records of feed '" + feed + "' the table has");

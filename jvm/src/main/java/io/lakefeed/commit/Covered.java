@@ -68,7 +68,7 @@ final class Covered {
                 topic -> !topic.getValue().id.equals(ranges.path(topic.getKey()).path("id").asText(null)));
     }
 
-    /** Describes the first of these ranges that the table has already; null if there is none. */
+    /** Describes the first of these ranges that overlaps with what the table has; null if no range does. */
     String overlap(JsonNode ranges) {
         String[] found = new String[1];
         each(ranges, (name, id, partition, start, end) -> {

@@ -19,7 +19,7 @@ import org.apache.iceberg.UpdateProperties;
 import org.apache.iceberg.metrics.MetricsReporter;
 import org.apache.iceberg.relocated.com.google.common.util.concurrent.MoreExecutors;
 
-/** A table that adds a batch's counts to its commit, and refuses the commit if {@link Outcomes#check} does. */
+/** A table that adds a batch's counts to the batch's commit, and refuses the commit if {@link Outcomes#check} does. */
 final class FeedTable extends BaseTable {
     private static final long serialVersionUID = 1L;
 

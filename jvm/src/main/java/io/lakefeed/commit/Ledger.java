@@ -30,16 +30,16 @@ final class Ledger {
     /** The number of rows that the commit must add, if that number is known before the commit. */
     static final String ROWS = "lakefeed.rows";
     /**
-     * {@code sparse} lets a feed leave batches out, for instance a feed that writes only dead letters. It must still
-     * not repeat a batch or go back.
+     * The value {@code sparse} lets a feed leave batches out, for instance a feed that writes only dead letters. Such a
+     * feed must still not repeat a batch or go back.
      */
     static final String CONTINUITY = "lakefeed.continuity";
 
     /**
      * Marks a commit that moves the feed to other positions and adds no rows: {@code
-     * {"reason":"rewind","positions":{"topic":{"id":"…","ranges":{"0":[from,to]}}}}}. The id is the topic's id before
-     * the move. The ranges of the commit are empty and begin at the new position. If the position is unknown after a
-     * rollback, the commit has {@code "unknown":true} instead of positions.
+     * {"reason":"rewind","positions":{"topic":{"id":"…","ranges":{"0":[from,to]}}}}}. The id in {@code positions} is
+     * the topic's id before the move. The ranges of the commit are empty and begin at the new position. If the position
+     * is unknown after a rollback, the commit has {@code "unknown":true} instead of positions.
      */
     static final String MOVED = "lakefeed.moved";
 
@@ -67,7 +67,7 @@ final class Ledger {
     /** Suffix of the feed's name in the fence of its replays. */
     static final String REPLAYS = ".replays";
 
-    /** Property (with the feed's name) of the branch that the feed commits to; {@code main} without it. */
+    /** Property (with the feed's name) of the branch that the feed commits to; without the property, {@code main}. */
     static final String BRANCH = "lakefeed.branch.";
 
     static final String POSITION = "lakefeed.position.";
@@ -161,7 +161,8 @@ final class Ledger {
         if (found != null) {
             return Commit.of(found);
         }
-        // No snapshot has a commit: the feed is new, its snapshots expired, or a rollback removed them from this line.
+        // No snapshot of this line has a commit of the feed, because the feed is new, the snapshots expired, or a
+        // rollback removed them.
         String recorded = table.properties().get(POSITION + feed);
         if (recorded == null) {
             return null;
@@ -200,7 +201,10 @@ final class Ledger {
                         .equals(summary.getOrDefault(SnapshotSummary.ADDED_FILES_PROP, "0"));
     }
 
-    /** Returns whether the line of snapshots up to {@code head} has this snapshot, or had it before it expired. */
+    /**
+     * Returns whether this snapshot is in the line of snapshots up to {@code head}, or was in the line before the
+     * snapshot expired.
+     */
     static boolean descends(TableMetadata table, Long head, long snapshotId, long sequenceNumber) {
         return line(table, head).anyMatch(each -> each.snapshotId() == snapshotId)
                 || table.snapshot(snapshotId) == null && mayDescendFrom(table, head, sequenceNumber);

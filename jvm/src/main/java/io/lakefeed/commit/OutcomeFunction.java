@@ -77,7 +77,7 @@ public final class OutcomeFunction extends SqlFunction<Boolean> {
     }
 
     private Outcomes.RangeOutcome begin(UTF8String topic, int partition, long offset) {
-        // A copy, because the next record overwrites the row's bytes.
+        // The topic is copied, because the next record overwrites the row's bytes.
         this.topic = topic.clone();
         range = new Outcomes.RangeOutcome(topic.toString(), partition, offset);
         lastSchema = NO_SCHEMA;

@@ -77,8 +77,8 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
     }
 
     /**
-     * Starts the next batch of a query whose plan keeps this counter: counts from zero, under another commit id. The
-     * caller sets the bounds again.
+     * Starts the next batch of a query whose plan keeps using this counter: counts start at zero, under the next
+     * batch's commit id. The caller sets the bounds again.
      */
     public void next(String commitId, String nextCommitId) {
         OPEN.remove(commitId, this);
@@ -134,7 +134,10 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         coveredSchemas = new HashSet<>(schemaIds);
     }
 
-    /** Returns why the commit was refused: {@code schemas}, {@code stop} or {@code budget}; null if it was not. */
+    /**
+     * Returns why the commit was refused: {@code schemas}, {@code stop} or {@code budget}; null if the commit was not
+     * refused.
+     */
     public String refusal() {
         return refusal;
     }
@@ -163,7 +166,7 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         allowedAt = Math.max(1, System.nanoTime());
     }
 
-    /** Returns for how many seconds the sink has been allowed to commit; -1 if it was not allowed, or did not ask. */
+    /** Returns how many seconds ago the sink was allowed to commit; -1 if the sink was not allowed, or did not ask. */
     public double secondsSinceAllowed() {
         long at = allowedAt;
         return at == 0 ? -1 : Math.max(0, System.nanoTime() - at) / 1e9;
@@ -334,14 +337,16 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         long skipped;
         long firstDead = Long.MAX_VALUE;
         long lastDead = -1;
-        /** The number of rows whose records have a field without a column, and one of these fields. */
+        /**
+         * The number of rows whose records have a field without a column; {@link #leftOutField} is one of these fields.
+         */
         long leftOut;
 
         String leftOutField;
         /** The record that stops the feed, with the reason; null if there is none. */
         String stop;
 
-        /** Identifies a range in all attempts of its task. */
+        /** Identifies a range; the same in all attempts of the range's task. */
         record Key(String topic, int partition, long firstOffset) implements Serializable {}
 
         /** A kind of dead letter; its text has no numbers, so that equal errors at different positions are one kind. */

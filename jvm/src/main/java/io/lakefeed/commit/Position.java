@@ -149,7 +149,10 @@ record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, lo
                 .toJson();
     }
 
-    /** Returns the kept offsets after a rollback, which also brings back rows that the undone moves deleted. */
+    /**
+     * Returns the kept offsets before the new line's own moves: a rollback also brings back rows that the undone moves
+     * deleted.
+     */
     private static Covered keptBefore(TableMetadata base, TableMetadata changed, String feed) {
         String text = base.properties().get(Ledger.POSITION + feed);
         Covered kept = text.equals(Ledger.ROLLED_BACK) ? Covered.nothing() : Covered.of(ofJson(text).kept.toJson());

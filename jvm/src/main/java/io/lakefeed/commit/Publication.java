@@ -22,7 +22,7 @@ public final class Publication {
     /**
      * Compares {@code main} with a feed's branch: {@code published} if {@code main} has all commits of the branch,
      * {@code ahead} if only the branch has more, {@code diverged} if {@code main} has commits that the branch lacks,
-     * {@code missing} without a branch.
+     * {@code missing} if the feed's branch does not exist.
      */
     public static String state(Table table, String feed) {
         TableMetadata metadata = FeedLedger.metadata(table);

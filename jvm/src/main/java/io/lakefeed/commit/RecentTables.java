@@ -19,7 +19,10 @@ import org.apache.iceberg.TableMetadata;
  */
 public final class RecentTables {
     private static final int MOST_TABLES = 500;
-    /** The keys of a summary to show; others, such as the ranges of many partitions, can be long. */
+    /**
+     * The keys of a snapshot's summary to show. Other keys are left out, because values such as the ranges of many
+     * partitions can be long.
+     */
     private static final Set<String> SUMMARY = Set.of(
             "added-data-files",
             "added-records",

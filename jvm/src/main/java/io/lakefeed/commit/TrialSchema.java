@@ -17,7 +17,7 @@ import org.apache.iceberg.types.TypeUtil;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
-/** Tries changes of a table's columns without a commit, to get Iceberg's own reason if it refuses them. */
+/** Tries changes of a table's columns without a commit, to get Iceberg's own reason if Iceberg refuses the changes. */
 public final class TrialSchema {
     private static final ObjectMapper JSON = new ObjectMapper();
 

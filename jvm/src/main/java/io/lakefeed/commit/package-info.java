@@ -1,2 +1,4 @@
-/** Checks a batch before it becomes visible: its outcomes, and that it begins where the last batch ended. */
+/**
+ * Checks, before a batch becomes visible, the outcomes of its records, and that it begins where the last batch ended.
+ */
 package io.lakefeed.commit;

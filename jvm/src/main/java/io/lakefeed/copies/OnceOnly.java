@@ -53,7 +53,10 @@ public final class OnceOnly {
         return marked(records).filter("NOT " + COPY).drop(COPY);
     }
 
-    /** Returns all records, and the column {@value #COPY}: whether the record is a duplicate of an earlier one. */
+    /**
+     * Returns all records with the column {@value #COPY}, which says whether a record is a duplicate of a record before
+     * it.
+     */
     public static Dataset<Row> marked(Dataset<Row> records) {
         MapFunction<Row, String> writer = OnceOnly::writer;
         FlatMapGroupsWithStateFunction<String, Row, byte[], Row> once = OnceOnly::once;

@@ -36,7 +36,7 @@ final class RowsSeen {
         return new RowsSeen(highest);
     }
 
-    /** Returns whether any batch had this offset of the source partition, or a higher one. */
+    /** Returns whether any batch had this offset of the source partition, or a higher offset. */
     boolean reached(String partition, long offset) {
         return highest.getOrDefault(partition, -1L) >= offset;
     }

@@ -40,7 +40,7 @@ final class AvroJson {
 
     private AvroJson() {}
 
-    /** Reads the next value with {@code step} and returns it as JSON; charges its memory to {@code in}. */
+    /** Reads the next value with {@code step} and returns it as JSON; charges the memory of the text to {@code in}. */
     static UTF8String text(AvroStep step, BoundedDecoder in) {
         if (in.json == null) {
             in.json = new Text();

@@ -103,7 +103,7 @@ final class AvroNested {
         }
     }
 
-    /** Skips a field that the reader does not have. */
+    /** Skips a field that the reader's schema does not have. */
     static final class Skipped extends AvroStep {
         private final AvroSkip skip;
 
@@ -128,7 +128,7 @@ final class AvroNested {
         }
     }
 
-    /** Reads a value of a writer's union: the index of a branch, then the branch's value. */
+    /** Reads a value that the writer's schema declares as a union: the index of a branch, then the branch's value. */
     static final class OfUnion extends AvroStep {
         private final AvroStep[] branches;
 
@@ -156,7 +156,10 @@ final class AvroNested {
         }
     }
 
-    /** Reads a value of a reader's union of several types: a struct with one field that is set. */
+    /**
+     * Reads a value that the reader's schema declares as a union of several types, into a struct in which one field is
+     * set.
+     */
     static final class OfMember extends AvroStep {
         private final boolean repeated;
         private final int members;
@@ -284,7 +287,7 @@ final class AvroNested {
                     for (; count > 0; count--, index++) {
                         UTF8String key = in.readString();
                         if (keys.place(key) < index) {
-                            throw new BadRecord("a map has the same key twice"); // One of the values would be lost.
+                            throw new BadRecord("a map has the same key twice"); // JSON would lose one of the values.
                         }
                         json.writeFieldName(key.toString());
                         value.write(in, json);
@@ -324,7 +327,7 @@ final class AvroNested {
      * key takes a few bytes besides its text.
      */
     static final class AvroKeys {
-        /** With fewer keys, comparing a key with all others is faster than hashing. */
+        /** The number of keys below which comparing a key with all other keys is faster than hashing. */
         private static final int FEW = 8;
 
         private static final Object[] NONE = {};
@@ -333,7 +336,9 @@ final class AvroNested {
 
         private Object[] keys = NONE;
         private int size;
-        /** Hash table of the keys' positions, counted from 1; 0 for a free slot. Null for few keys. */
+        /**
+         * A hash table with the positions of the keys, counted from 1; 0 marks a free slot. Null if there are few keys.
+         */
         private int[] table;
 
         int size() {

@@ -25,12 +25,12 @@ import org.apache.spark.unsafe.types.UTF8String;
 /**
  * Compiles a writer's and a reader's schema into steps that read the writer's bytes as Spark's values.
  *
- * <p>Avro's {@link Resolver} decides how fields match, and the values are the same as from {@code from_avro}. In
- * addition, the unit of a timestamp and the scale of a decimal in the writer's schema are used.
+ * <p>Avro's {@link Resolver} decides how fields match, and the values are the same as from {@code from_avro}. Unlike
+ * {@code from_avro}, it also uses the unit of a timestamp and the scale of a decimal in the writer's schema.
  */
 final class AvroPlan {
     private static final GenericData GENERIC = new GenericData();
-    /** The beginning of the error for schemas that do not fit. */
+    /** The beginning of the error if the writer's and the reader's schema do not fit. */
     static final String MISMATCH = "the writer's schema does not fit the reader's: ";
 
     /**

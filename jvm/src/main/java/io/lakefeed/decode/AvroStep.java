@@ -20,7 +20,7 @@ abstract class AvroStep {
     static final byte DOUBLE = 3;
     static final byte STRING = 4;
 
-    /** The bytes of an item in an array of objects. */
+    /** The bytes that a reference to an item takes in an array of objects. */
     static final int REFERENCE = 4;
 
     static final ArrayData EMPTY = new GenericArrayData(new Object[0]);

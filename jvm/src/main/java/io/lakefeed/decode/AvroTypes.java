@@ -148,7 +148,7 @@ final class AvroTypes {
         return members;
     }
 
-    /** Returns the types of a union without null. */
+    /** Returns the types of a union, except null. */
     static List<Schema> types(Schema union) {
         return union.getTypes().stream()
                 .filter(each -> each.getType() != Schema.Type.NULL)
@@ -157,8 +157,8 @@ final class AvroTypes {
 
     /**
      * Returns the type that holds the numbers of a union of int and long, or of float and double; null for other
-     * unions. A union with a logical type is no such union: the column could not show whether a value is a date or a
-     * timestamp.
+     * unions. Null, too, if one of the types has a logical type, because the column could not show whether a value is a
+     * date or a timestamp.
      */
     static DataType number(List<Schema> types) {
         if (types.size() != 2 || types.stream().anyMatch(each -> each.getLogicalType() != null)) {

@@ -28,7 +28,7 @@ public final class BadRecord extends RuntimeException {
     private static final Logger LOG = LoggerFactory.getLogger(BadRecord.class);
     /** The number of names that are shown at each end of a long path. */
     private static final int SHOWN_AT_EACH_END = 8;
-    /** The reason of a failure that the decoder does not expect. */
+    /** The reason that a record's error shows for a failure that the decoder does not expect. */
     private static final String DEFECT = "the decoder fails on this value, which is a defect of lakefeed: please report it";
 
     private static final int LONGEST_NAME = 100;

@@ -9,7 +9,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 /**
  * {@code decode(bytes)} for every format: {@code struct<value: struct<…>, schema_id: int, error: string>}.
  *
- * <p>{@link DecodeOptions} lists the options of its catalog.
+ * <p>{@link DecodeOptions} lists the options of the function's catalog.
  */
 public final class DecodeFunction extends SqlFunction<InternalRow> {
     private static final long serialVersionUID = 1L;
@@ -21,7 +21,7 @@ public final class DecodeFunction extends SqlFunction<InternalRow> {
     /**
      * Creates the function that a catalog's options describe.
      *
-     * @throws IllegalArgumentException if the options are invalid, so that the driver reports it before any task runs
+     * @throws IllegalArgumentException if the options are invalid; the driver reports this before any task runs
      */
     public DecodeFunction(String name, CaseInsensitiveStringMap options) {
         this(name, new DecodeOptions(options));

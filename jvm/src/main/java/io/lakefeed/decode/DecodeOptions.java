@@ -25,19 +25,19 @@ import org.apache.spark.unsafe.types.UTF8String;
 /**
  * The options of a {@link DecodeCatalog}, and the reader that they describe.
  *
- * <p>{@code format} is {@code avro} (default), {@code protobuf}, {@code json}, {@code string}, or the class of an installed
- * package's {@link RecordReader}. Records in Confluent wire format need {@code registry-url}, and may have {@code credentials}
- * (a name in {@link Secrets}; its value is {@code user:password}), {@code registry-patience-seconds} (60), {@code accept}
- * ({@link Acceptance}), {@code subject} (the context of the ids) and {@code subjects} (a JSON array of the subjects to
- * accept). The other options depend on the format:
+ * <p>{@code format} is {@code avro} (default), {@code protobuf}, {@code json}, {@code string}, or the class of an
+ * installed package's {@link RecordReader}. Records in Confluent wire format need {@code registry-url}, and may have
+ * {@code credentials} (a name in {@link Secrets}; its value is {@code user:password}), {@code
+ * registry-patience-seconds} (60), {@code accept} ({@link Acceptance}), {@code subject} (the context of the ids) and
+ * {@code subjects} (a JSON array of the subjects to accept). The other options depend on the format:
  *
  * <ul>
  *   <li>{@code avro}: {@code reader-schema}; and {@code writer-schema} for records without a header;
  *   <li>{@code protobuf}: {@code reader-schema} (Avro); and a writer's schema for messages without a header: {@code
- *       writer-schema} with {@code writer-references} (a JSON array of texts), or {@code writer-set} (a descriptor set in
- *       Base64), and {@code message};
+ *       writer-schema} with {@code writer-references} (a JSON array of texts), or {@code writer-set} (a descriptor set
+ *       in Base64), and {@code message};
  *   <li>{@code json}: {@code reader-schema} (Avro) or {@code reader-type} (JSON of a StructType); {@code lenient}, see
- *       {@link TextValue.Rules#lenient}; {@code time-zone} of timestamps without one (UTC);
+ *       {@link TextValue.Rules#lenient}; {@code time-zone} of timestamps that state no time zone (UTC);
  *   <li>{@code string}: none;
  *   <li>a class: {@code reader-type}, and its own options.
  * </ul>

@@ -15,8 +15,8 @@ import org.apache.spark.unsafe.types.VariantVal;
 /**
  * A row that stores numbers without boxing them. A new row has zeros and no nulls; each field must be set.
  *
- * <p>{@code words} has a word for each field, for numbers, and then a bit for each field, for null. Other values are in
- * {@code objects}.
+ * <p>{@code words} has a word for each field, which holds a number, and then a bit for each field, which marks a null.
+ * Values that are not numbers are in {@code objects}.
  */
 final class DecodedRow extends InternalRow {
     private static final long serialVersionUID = 1L;

@@ -48,7 +48,7 @@ final class JsonText {
         first = false;
     }
 
-    /** Writes the comma before a value that is not the first. */
+    /** Writes a comma unless the next value is the first of its object or array. */
     void next() {
         if (!first) {
             put((byte) ',');
@@ -77,7 +77,7 @@ final class JsonText {
         }
     }
 
-    /** Writes a floating-point number; NaN and infinities as text, because JSON has no such numbers. */
+    /** Writes a floating-point number; writes NaN and infinities as text, because JSON has no such numbers. */
     void real(Number real) {
         if (Double.doubleToRawLongBits(real.doubleValue()) == 0) {
             plain("0.0");

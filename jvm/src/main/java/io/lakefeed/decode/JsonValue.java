@@ -291,7 +291,7 @@ interface JsonValue {
             } catch (IOException | RuntimeException bad) {
                 BadRecord reason = JsonInput.reason(bad);
                 if (slot == null && in.parser.currentName() != name) {
-                    slot = slots.get(in.parser.currentName()); // The parser fails at a value after it has read its name.
+                    slot = slots.get(in.parser.currentName()); // The parser has failed at this field's value.
                 }
                 throw slot == null ? reason : reason.at(names[slot]);
             }

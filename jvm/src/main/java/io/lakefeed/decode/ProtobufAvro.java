@@ -95,7 +95,7 @@ final class ProtobufAvro {
             case FLOAT -> 0.0f;
             case BOOL -> false;
             case STRING, BYTES -> "";
-            case UINT64, FIXED64 -> "\u0000"; // The number 0 in one byte, in Avro's JSON form of bytes.
+            case UINT64, FIXED64 -> "\u0000"; // The default 0 as one byte, in the form that Avro's JSON has for bytes.
             case ENUM -> field.symbols().stream()
                     .filter(each -> each.number() == 0)
                     .map(each -> each.name())

@@ -27,7 +27,7 @@ final class ProtobufJson implements ProtobufNested.ProtobufPart {
     private static final String STRUCT = "google.protobuf.Struct";
     private static final String VALUE = "google.protobuf.Value";
     private static final String LIST = "google.protobuf.ListValue";
-    /** The memory of a list or a map, and of an entry in a map. */
+    /** The bytes of memory of a list or a map; those of an entry in a map follow. */
     private static final int COLLECTION = 112;
 
     private static final int ENTRY = 64;

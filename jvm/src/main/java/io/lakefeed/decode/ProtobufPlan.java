@@ -34,7 +34,7 @@ final class ProtobufPlan {
     private final Map<Integer, ProtobufNested> empties = new HashMap<>();
     private final MemoryBudget budget;
 
-    /** The values of unset repeated fields; shared, because Spark does not write to rows. */
+    /** The values of unset repeated fields. All rows share them, because Spark does not write to rows. */
     private static final GenericArrayData NO_ITEMS = new GenericArrayData(new Object[0]);
 
     private static final ArrayBasedMapData NO_ENTRIES = new ArrayBasedMapData(NO_ITEMS, NO_ITEMS);
@@ -86,7 +86,7 @@ final class ProtobufPlan {
     }
 
     /**
-     * Returns the plan for a message type and the reader's record.
+     * Returns the plan for reading messages of a type as the reader's record.
      *
      * @throws BadRecord if the writer's fields do not fit the reader's
      */
@@ -128,7 +128,7 @@ final class ProtobufPlan {
         return slots;
     }
 
-    /** Adds the step of a field; {@code slots} has the slots of all fields by their names. */
+    /** Adds the step of a field; {@code slots} has the slots of all fields by the fields' names. */
     void add(Field field, Reading reading, Map<String, Integer> slots) {
         int[] excluded = writer.fields().stream()
                 .filter(other -> field.oneof() != null && field.oneof().equals(other.oneof()) && !other.equals(field))
@@ -304,7 +304,7 @@ final class ProtobufPlan {
         if (!(target instanceof MapType type)) {
             throw ProtobufValue.misfit(field, target);
         }
-        // Nullable: a value that is a message can be missing, and is replaced by an empty message below.
+        // The value is nullable, because a value that is a message can be missing; below, an empty message replaces it.
         StructType entryType = new StructType().add("key", type.keyType(), false).add("value", type.valueType());
         ProtobufPlan plan = of(
                 field.message(), ProtobufNested.record(entryType, schema.getValueType()), entryType, budget);

@@ -118,7 +118,10 @@ final class ProtobufReader extends RecordReader {
         }
     }
 
-    /** Compares names without namespaces and aliases, as Avro's resolution of records does. */
+    /**
+     * Returns whether the reader's record has this name, or an alias with this name, without namespaces, as in Avro's
+     * resolution.
+     */
     private boolean isReaders(String name) {
         return readerSchema.getName().equals(name)
                 || readerSchema.getAliases().stream().anyMatch(alias -> alias.substring(alias.lastIndexOf('.') + 1).equals(name));

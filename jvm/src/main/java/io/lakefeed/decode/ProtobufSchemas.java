@@ -35,7 +35,7 @@ public final class ProtobufSchemas {
         return ProtoTypes.ofSet(Base64.getDecoder().decode(base64));
     }
 
-    /** Returns the Avro schema (JSON) of a message; of the first one if {@code name} is null. */
+    /** Returns the Avro schema (JSON) of a message; if {@code name} is null, of the first message. */
     public static String avroSchema(ProtoTypes types, String name) {
         return ProtobufAvro.of(types.message(name)).toString();
     }

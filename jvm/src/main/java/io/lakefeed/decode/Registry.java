@@ -75,7 +75,7 @@ final class Registry {
      * Returns this JVM's cache of a registry.
      *
      * @param credentials as {@link io.lakefeed.http.Login} reads them, or null
-     * @param subject for a registry with contexts: a subject in the context of the ids; or null
+     * @param subject a subject in the context that the ids belong to, if the registry has contexts; or null
      */
     static Registry at(String url, String credentials, String subject) {
         return ALL.computeIfAbsent(new Address(url, credentials, subject), Registry::new);

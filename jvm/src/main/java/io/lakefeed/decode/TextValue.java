@@ -186,7 +186,7 @@ public interface TextValue {
 
     private static Object exact(BigDecimal number, DataType type) {
         int digits = type instanceof DecimalType decimal ? decimal.precision() - decimal.scale() : 19;
-        // Checked before the computation, which a short text such as 1e999999999 would make slow.
+        // The size is checked before the computation, which a short text such as 1e999999999 would make slow.
         if (number.signum() != 0 && (long) number.precision() - number.scale() > digits) {
             return null;
         }

@@ -21,11 +21,12 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * The options of {@link DecodedRecords}.
  *
  * <ul>
- *   <li>{@code tasks}: the ranges of each task, JSON {@code [[["topic", partition, from, until], …], …]};
- *   <li>{@code kafka.…}: the consumers' settings; {@code consumers}: batches with the same name share consumers;
+ *   <li>{@code tasks}: the ranges of each task, as JSON {@code [[["topic", partition, from, until], …], …]};
+ *   <li>{@code kafka.…}: the consumers' settings; {@code consumers}: a name; batches with the same name share
+ *       consumers;
  *   <li>{@code decoder}: a JSON object with the options of a {@link io.lakefeed.decode.DecodeCatalog};
  *   <li>{@code commit-id}: the batch whose {@link io.lakefeed.commit.Outcomes} count the records;
- *   <li>{@code policy}: JSON of {@link Policy}.
+ *   <li>{@code policy}: a {@link Policy} as JSON.
  * </ul>
  */
 final class DirectOptions {
@@ -137,7 +138,7 @@ final class DirectOptions {
     }
 
     record DirectTask(List<Range> ranges) implements InputPartition {
-        /** The offsets of one partition from {@code from} to before {@code until}. */
+        /** The offsets of one partition from {@code from} on and below {@code until}. */
         record Range(String topic, int partition, long from, long until) implements java.io.Serializable {}
     }
 }

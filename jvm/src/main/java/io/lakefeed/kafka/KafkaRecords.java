@@ -37,7 +37,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  */
 public final class KafkaRecords implements TableProvider {
     private static final String HEADERS = "includeHeaders";
-    /** Option: true for lakefeed's readers, false for Spark's. */
+    /** The option that selects lakefeed's readers (true) or Spark's readers (false). */
     private static final String FAST = "fastPath";
 
     @Override
@@ -126,7 +126,7 @@ public final class KafkaRecords implements TableProvider {
 
         @Override
         public void prepareForRealTimeMode() {
-            // In real-time mode a reader waits for records forever, which only Spark's readers do.
+            // In real-time mode a reader must wait for records forever, which only Spark's readers do.
             fast = false;
             spark.prepareForRealTimeMode();
         }

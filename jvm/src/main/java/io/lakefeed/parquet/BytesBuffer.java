@@ -107,7 +107,7 @@ final class BytesBuffer extends PageBuffer {
         end += value.length;
     }
 
-    /** Stores a number as two's complement, highest byte first, in all bytes of the value. */
+    /** Stores a number as two's complement of the column's fixed length, highest byte first. */
     private void putDecimal(BigInteger unscaled) {
         byte[] digits = unscaled.toByteArray();
         begin(fixed);
@@ -200,7 +200,7 @@ final class BytesBuffer extends PageBuffer {
         }
         int left = until - at;
         if (left > 0) {
-            // begin() leaves room for a long after each value.
+            // Reading a long is safe, because begin() leaves room for a long after each value.
             long rest = (long) LONGS.get(from, at) & (1L << 8 * left) - 1;
             hash = (hash ^ rest) * MIX;
         }
@@ -294,7 +294,7 @@ final class BytesBuffer extends PageBuffer {
         found.updateStats(copied(bytes, starts[most], length(most)));
     }
 
-    /** Adds the bounds of a page with indices; compares each dictionary entry once. */
+    /** Adds the bounds of a page whose values are indices; compares each dictionary entry only once. */
     private void addIndexed(BinaryStatistics found) {
         page++;
         int least = indices[0];

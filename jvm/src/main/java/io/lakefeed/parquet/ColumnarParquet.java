@@ -106,7 +106,8 @@ public final class ColumnarParquet extends ParquetFileFormat {
             }
         }
         if (session.maxConcurrentOutputFileWriters() > 0) {
-            // With this setting Spark keeps several files of a task open, for which it has its own writers.
+            // With this setting, Spark keeps several files of a task open at the same time, for which it has its own
+            // writers.
             return "spark.sql.maxConcurrentOutputFileWriters is set";
         }
         if (codec(settings).isEmpty()) {

@@ -6,7 +6,7 @@ import org.apache.spark.sql.catalyst.expressions.SpecializedGetters;
 import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.catalyst.util.MapData;
 
-/** A column of structs, arrays or maps, which passes their values to the columns below it. */
+/** A column of structs, arrays or maps, which passes the values inside them to the columns of their parts. */
 abstract class Nested implements Column {
     final Column[] parts;
     private final String name;

@@ -189,7 +189,7 @@ abstract class PageBuffer implements Column {
         return pages.getMemSize() + plainBytes() + (hasIndexedPages ? dictionaryBytes() : 0);
     }
 
-    /** Encodes the page's levels; {@code same} if all of them are {@code most}. */
+    /** Encodes the page's levels; {@code same} if all levels are {@code most}. */
     private BytesInput levels(int[] levels, int most, boolean same) {
         if (most == 0) {
             return BytesInput.from(NO_LEVELS);
@@ -274,7 +274,8 @@ abstract class PageBuffer implements Column {
         /** Returns the most bytes that {@code count} values of {@code width} bits can take. */
         static int mostBytes(int count, int width) {
             int groups = (count + GROUP - 1) / GROUP;
-            // A run takes at most nine bytes, five for its header and four for its value, and replaces a group or more.
+            // A run takes at most nine bytes, five for its header and four for its value, and replaces at least one
+            // group.
             return groups * Math.max(width, 9) + 16;
         }
 

@@ -28,7 +28,7 @@ enum ValueKind {
     TEXT,
     BYTES,
     UUID,
-    /** A decimal as bytes of one length. */
+    /** A decimal that does not fit into a long, stored as bytes; all values have the same length. */
     LONG_DECIMAL,
     /** A timestamp in Spark's older form: nanoseconds of the day, and the Julian day. */
     INT96;

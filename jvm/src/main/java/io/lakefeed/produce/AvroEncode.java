@@ -13,7 +13,7 @@ import org.apache.spark.sql.types.StructType;
 /**
  * {@code encode(struct)} returns the struct as an Avro record, after Confluent's header if there is a schema id.
  *
- * <p>Options of its catalog ({@link EncodeCatalog}): {@code avro} (the schema), {@code schema-id}.
+ * <p>The options of the function's catalog ({@link EncodeCatalog}) are {@code avro} (the schema) and {@code schema-id}.
  */
 public final class AvroEncode extends StructEncode {
     private static final long serialVersionUID = 1L;

@@ -14,8 +14,9 @@ import org.apache.spark.sql.types.StructType;
 /**
  * {@code encode(struct)} returns the struct as a Protobuf message, after Confluent's header if there is a schema id.
  *
- * <p>Options of its catalog ({@link EncodeCatalog}): {@code schema} (text, or a descriptor in Base64), {@code message},
- * {@code references.0}, {@code references.1}, … (texts of imported files), {@code schema-id}.
+ * <p>The options of the function's catalog ({@link EncodeCatalog}) are {@code schema} (text, or a descriptor in
+ * Base64), {@code message}, {@code references.0}, {@code references.1}, … (texts of imported files) and {@code
+ * schema-id}.
  */
 public final class ProtobufEncode extends StructEncode {
     private static final long serialVersionUID = 1L;
@@ -45,7 +46,10 @@ public final class ProtobufEncode extends StructEncode {
         writer = new ProtobufWriter(found, type);
     }
 
-    /** Returns the header: a zero, the id, and the message indexes; a single 0 is short for the first message. */
+    /**
+     * Returns Confluent's header: a zero byte, the schema's id, and the message indexes; a single 0 is short for the
+     * first message.
+     */
     private static byte[] header(int schemaId, List<Integer> indexes) {
         WireOutput out = new WireOutput();
         out.raw(ByteBuffer.allocate(5).put((byte) 0).putInt(schemaId).array());

@@ -52,7 +52,7 @@ record Features(Presence unlabelled, boolean delimited, boolean openEnums) {
         };
     }
 
-    /** Returns the presence of a field with this label; null for no label. */
+    /** Returns the presence of a field with this label; {@code label} is null for a field without a label. */
     Presence presence(Presence label) {
         return label == null ? unlabelled : label;
     }

@@ -11,7 +11,10 @@ import java.util.List;
  */
 public record ProtoFile(String packageName, List<String> imports, List<Message> messages, List<Enum> enums) {
 
-    /** A message. As in descriptors, a map is a repeated field of a message {@code <Name>Entry}, a {@code mapEntry}. */
+    /**
+     * A message. As in descriptors, a map is a repeated field whose type is a message {@code <Name>Entry} with {@code
+     * mapEntry} set.
+     */
     public record Message(
             String name, List<Field> fields, List<Message> messages, List<Enum> enums, boolean mapEntry) {}
 
@@ -42,11 +45,11 @@ public record ProtoFile(String packageName, List<String> imports, List<Message> 
     /** One of an enum's values. */
     public record Value(String name, int number) {}
 
-    /** What it means that a field is missing. */
+    /** What a reader does if a record does not have the field, or has it several times. */
     public enum Presence {
-        /** A missing field is zero. */
+        /** A missing field has the value zero. */
         IMPLICIT,
-        /** A missing field is unset. */
+        /** A missing field has no value. */
         EXPLICIT,
         /** The field must not be missing. */
         REQUIRED,

@@ -49,12 +49,12 @@ public final class ProtoMessage {
         this.written = written;
     }
 
-    /** Returns the name with its package and the messages around it: {@code a.b.Trip.Stop}. */
+    /** Returns the name with its package and the names of the messages around it: {@code a.b.Trip.Stop}. */
     public String fullName() {
         return fullName;
     }
 
-    /** Returns the name without package and messages. */
+    /** Returns the name without its package and the names of the messages around it. */
     public String name() {
         return written.name();
     }

@@ -21,7 +21,7 @@ final class ProtoOptions {
     /**
      * One option.
      *
-     * @param value the token after {@code =}; empty for a block
+     * @param value the token after {@code =}; empty if a block in braces follows
      */
     record Option(String name, String value, int line) {}
 
@@ -108,7 +108,7 @@ final class ProtoOptions {
         return applied(inherited, found, place);
     }
 
-    /** Returns the features after the options of one block or field. */
+    /** Returns the features {@code before} with the changes that the options of a block or field make. */
     static Features applied(Features before, List<Option> options, Features.Place place) {
         Features features = before;
         Set<String> names = new HashSet<>();

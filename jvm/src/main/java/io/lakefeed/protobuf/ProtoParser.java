@@ -118,7 +118,10 @@ public final class ProtoParser {
         return version;
     }
 
-    /** Skips {@code export} or {@code local} before an edition's message or enum; returns whether there was one. */
+    /**
+     * Skips {@code export} or {@code local} before a message or enum of an edition; returns whether the text has one of
+     * these words.
+     */
     private boolean modifier() {
         boolean found = syntax == Syntax.EDITION
                 && (tokens.at("export") || tokens.at("local"))

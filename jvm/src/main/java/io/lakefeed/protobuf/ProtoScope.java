@@ -19,7 +19,7 @@ final class ProtoScope {
     /** The largest number of a field. */
     static final int LARGEST_NUMBER = (1 << 29) - 1;
 
-    /** Numbers that Protobuf's own implementation uses. */
+    /** The first of the numbers that only Protobuf's own implementation uses. */
     private static final int FIRST_INTERNAL = 19_000;
 
     private static final int LAST_INTERNAL = 19_999;
@@ -62,7 +62,7 @@ final class ProtoScope {
         }
     }
 
-    /** Refuses a number that no field can have. */
+    /** Throws an error if no field can have this number. */
     static void requireFieldNumber(int number, String name, int line) {
         if (number < 1 || number > LARGEST_NUMBER || number >= FIRST_INTERNAL && number <= LAST_INTERNAL) {
             throw wrong(line, "the field " + name + " cannot have the number " + number + ": use 1 to "
@@ -124,7 +124,7 @@ final class ProtoScope {
         }
     }
 
-    /** Refuses fields or values with a reserved name or number. */
+    /** Throws an error if a field or value has a reserved name or number. */
     void close() {
         for (Numbered each : numbered) {
             if (reservedNames.containsKey(each.name)) {

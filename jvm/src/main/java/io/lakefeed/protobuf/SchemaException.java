@@ -18,7 +18,7 @@ public final class SchemaException extends IllegalArgumentException {
         this.reference = reference;
     }
 
-    /** Returns the index of the reference with the error; -1 for the schema itself. */
+    /** Returns the index of the reference that has the error; -1 if the schema itself has the error. */
     public int reference() {
         return reference;
     }

@@ -53,7 +53,7 @@ public final class Statements {
             // Spark writes the values into the text with escapes, and would not read the escapes with this setting on.
             settings.setConfString("spark.sql.parser.escapedStringLiterals", "false");
         }
-        // With this setting on, Spark refuses parameters in table properties.
+        // With the next setting on, Spark refuses parameters in table properties.
         settings.setConfString("spark.sql.legacy.parameterSubstitution.constantsOnly", "false");
         return SQLConf$.MODULE$.withExistingConf(settings, () -> {
             try {

@@ -134,7 +134,7 @@ public final class StreamingPlan {
         UnsupportedOperationChecker.checkStreamingQueryGlobalWatermarkLimit(plan, mode);
     }
 
-    /** Visits the operators of a plan that work on a stream, sources first. */
+    /** Calls {@code visitor} for each operator of a plan that works on a stream; sources come first. */
     private static void visit(LogicalPlan plan, Consumer<LogicalPlan> visitor) {
         if (plan.isStreaming()) {
             CollectionConverters.asJava(plan.children()).forEach(child -> visit(child, visitor));

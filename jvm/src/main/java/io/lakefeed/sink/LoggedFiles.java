@@ -59,7 +59,7 @@ public final class LoggedFiles {
                 scala.collection.immutable.Map.from(CollectionConverters.asScala(options)));
     }
 
-    /** Returns the newest batch in the log, or -1 if the log is empty. Sends one LIST. */
+    /** Returns the newest batch in the log, or -1 if the log has none. Sends one LIST. */
     public long logged() throws IOException {
         Path log = new Path(path, FileStreamSink.metadataDir());
         long newest = -1;

@@ -70,7 +70,8 @@ public final class Lease {
                 operations.commit(base, changed.build());
                 return null;
             } catch (CommitFailedException | CommitStateUnknownException conflict) {
-                // The commit may have succeeded without an answer, so the manifest list stays, at worst as an orphan.
+                // The commit may have succeeded without an answer, so the manifest list is not deleted; at worst it is
+                // an orphan file.
                 backOff(attempt, conflict);
             }
         }

@@ -70,7 +70,7 @@ final class IndexedFile {
      * @param positions the positions of all deleted rows of the data file
      * @param added the new delete file
      * @param removed the delete files that the new one replaces, because they are of this data file alone
-     * @param isDoubled whether one of the positions was deleted before
+     * @param isDoubled whether a position to delete was deleted already
      * @param repeated how many positions are also in a delete file that stays, because that delete file is of other
      *     data files, too
      */
