@@ -76,11 +76,10 @@ def exchange(
 ) -> Response:
     """Send one request, and return the complete answer.
 
-    Redirects are not followed, because their target would get the headers, which may contain a login.
-
-    From the connection to the last byte, this takes at most ``seconds``. Without a ``context``, the certificate
-    authorities of this process are trusted (``lakefeed.config.trust``). Raises TimeoutError, OSError or
-    http.client.HTTPException, and ValueError for an invalid address.
+    Redirects are not followed, because their target would get the headers, which may contain a login. From the
+    connection to the last byte, this takes at most ``seconds``. Without a ``context``, the certificate authorities of
+    this process are trusted (``lakefeed.config.trust``). Raises TimeoutError, OSError or http.client.HTTPException, and
+    ValueError for an invalid address.
     """
     parts = urlsplit(url)
     path = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
@@ -104,8 +103,7 @@ def exchange(
     except (OSError, http.client.HTTPException):
         if time.monotonic() < until:
             raise
-    # At the deadline the timer closes the socket, and an answer without a length then looks complete, although it may
-    # be cut.
+    # At the deadline the timer closes the socket, so an answer without a length looks complete even if it was cut.
     if time.monotonic() >= until:
         raise TimeoutError(f"no complete answer within {seconds:g} s")
     if len(text) > most_bytes:
@@ -135,8 +133,7 @@ def _connect(
 
 def _shut_down(sock: socket.socket) -> None:
     """Shut a socket down, so that a thread that waits for its data continues."""
-    # SSLSocket.shutdown would change the object while another thread reads from it.
-    plain: Any = socket.socket.shutdown
+    plain: Any = socket.socket.shutdown  # SSLSocket.shutdown would disturb the thread that reads.
     with suppress(OSError):
         plain(sock, socket.SHUT_RDWR)
 

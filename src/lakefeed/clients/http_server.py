@@ -37,8 +37,7 @@ def serve_http(answer: Callable[[HttpRequest], HttpAnswer], *, port: int = 0) ->
     """
 
     class Handler(BaseHTTPRequestHandler):
-        # One packet per answer, because with two packets Nagle's algorithm waits for a delayed acknowledgement.
-        wbufsize = -1
+        wbufsize = -1  # One packet per answer, because Nagle's algorithm would delay a second packet.
 
         def handle_one_request(self) -> None:
             # Accept any method; the base class would require a function per method, such as do_GET.

@@ -28,9 +28,7 @@ def ask_rest_catalog(catalog: Catalog) -> None:
     status, body = ask(url, server=_SERVER, headers=headers)
     if status in (401, 403, 419):
         if token is None and catalog.secrets():
-            # The server has answered. The catalog logs in with a property that only Iceberg's client supports, so stop
-            # here.
-            return
+            return  # The login is a property that only Iceberg's client can use.
         if token is None:
             what, hint = "requires a login", "set catalogs.<name>.credential or token from the environment"
         elif catalog.token is not None:

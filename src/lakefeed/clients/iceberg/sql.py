@@ -40,8 +40,7 @@ def quoted(path: Path) -> str:
 def rows_where(spans: Mapping[Partition, tuple[int, int]], *, columns: tuple[str, str, str]) -> Statement:
     """Return the condition for rows whose offsets are in these spans; the end of a span is exclusive.
 
-    ``columns`` are the names of the columns for topic, partition and offset. If the first name is empty, the condition
-    does not compare the topic.
+    ``columns`` are the columns for topic, partition and offset; with an empty first name, topics are not compared.
     """
     topic_column, partition_column, offset_column = columns
     parts, topics = [], {}

@@ -59,8 +59,7 @@ def group_offsets(
         )
     except KafkaException as error:
         if stable and error_code(error) == KafkaError._TIMED_OUT:
-            # librdkafka reports an open transaction as a timeout. If the timeout has another cause, this call raises
-            # its error.
+            # librdkafka reports an open transaction as a timeout. After any other timeout, this call raises an error.
             group_offsets(source, group, topics, stable=False)
             raise Unreachable(
                 f"an open transaction has locked offsets of the group {group}",

@@ -253,8 +253,7 @@ def _msk_iam(jaas: str) -> dict[str, Any]:
     """Return the settings for Amazon's IAM login, whose tokens this process signs, because librdkafka cannot."""
     login = _jaas_options(jaas)
     sign = partial(msk_iam.token, login["awsStsRegion"], profile=login.get("awsProfileName"))
-    # Sign the first token now: if AWS's keys are missing, this raises an error, but librdkafka would only report a
-    # timeout.
+    # Sign the first token now, because this raises an error without AWS's keys; librdkafka would report a timeout.
     signed = [sign()]
     return {"sasl.mechanisms": "OAUTHBEARER", "oauth_cb": lambda _: signed.pop() if signed else sign()}
 

@@ -63,8 +63,7 @@ def read_ranges(
             for message in messages:
                 key = (message.topic(), message.partition())
                 if message.error() is not None:
-                    # The partition ended before the range did, because transactions and compaction leave offsets
-                    # without a record.
+                    # Transactions and compaction may leave no record at the end of the range.
                     left.discard(key)
                     continue
                 if key in left and message.offset() < ends[key]:
@@ -127,8 +126,7 @@ class _Poll:
         until = time.monotonic() + seconds
         with self.errors():
             while True:
-                # Several short waits instead of one, because Python handles a signal only between two calls of the
-                # client.
+                # Several short waits, because Python handles a signal only between two calls of the client.
                 polled = self._consumer.consume(MOST_AT_ONCE, timeout=min(seconds, POLL_SECONDS))
                 messages = []
                 for message in polled:

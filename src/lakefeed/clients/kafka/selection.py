@@ -21,8 +21,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 def moment(text: str | datetime, *, prefix: str = "") -> datetime:
     """Parse a time in ISO 8601: ``2026-11-20``, ``2026-11-20T06:30`` or ``2026-11-20T06:30+01:00``.
 
-    A time without a UTC offset is in UTC, as in lakefeed's sessions. An error's hint puts ``prefix`` before its
-    examples.
+    A time without a UTC offset is in UTC, as in lakefeed's sessions. Examples in an error's hint begin with ``prefix``.
     """
     try:
         time = datetime.fromisoformat(text) if isinstance(text, str) else text

@@ -295,8 +295,8 @@ class Topics:
             requested = sent.pop() if sent else self._requested(partitions, spec, level)
             found = {(where.topic, where.partition): self._answer(answer) for where, answer in requested.items()}
             if any(info.offset == OFFSET_INVALID for info in found.values()):
-                # The request went to a broker that has left. librdkafka raises no error and asks no other broker, so
-                # repeat the request.
+                # Repeat the request: it went to a broker that has left, and librdkafka neither fails nor asks another
+                # broker.
                 self._admin.list_topics(timeout=_TIMEOUT_SECONDS)
                 raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
             return found

@@ -23,16 +23,14 @@ from lakefeed.clients.spark.class_archive import ClassArchive
 from lakefeed.clients.spark.start_checks import StartChecks
 from lakefeed.errors import JavaError, WorldError
 
-# Spark 4.1 is compiled for Java 17, and tested up to 21; since Java 24, Subject.getSubject, which Hadoop calls, throws
-# (JEP 486).
+# Spark 4.1 is compiled for Java 17, and tested up to 21. Hadoop fails on Java 24 (Subject.getSubject, JEP 486).
 _OLDEST_JAVA, _NEWEST_JAVA = 17, 21
 _INSTALL = "install Java 17 (Debian: apt install openjdk-17-jre-headless) and set JAVA_HOME to it"
 _JAVA_SECONDS = 20
 _POLL_SECONDS = 0.05
 _TAIL_BYTES = 2_000
 _TAIL_LINES = 5
-# For a shell: signals that it ignores stay ignored in the program that exec starts, and HotSpot leaves such signals
-# alone.
+# A shell program: signals that the shell ignores stay ignored in the JVM, because HotSpot leaves them alone.
 _IGNORING = 'trap "" HUP INT TERM; exec "$@"'
 
 

@@ -127,8 +127,7 @@ KNOWN: dict[str, LakefeedError] = {
         "the disk is full",
         hint="free space on the disks of warehouse, checkpoint and spark.local.dir, then start the feed again",
     ),
-    # This entry is before the answers of an S3 store, because Java's AccessDeniedException for files has the same name
-    # as a store's.
+    # Before the answers of an S3 store, because Java's AccessDeniedException for files has the name of one of them.
     (
         r"(?:\((?:Permission denied|Operation not permitted|Read-only file system)\)|"
         r"nio\.file\.AccessDeniedException: /|SQLITE_READONLY)"
@@ -275,15 +274,13 @@ def registry_error_of(exception: BaseException) -> LakefeedError | None:
             kind = AccessDenied if match[1] == "refuses the credentials" else Unreachable
             hint = "when the registry answers, start the feed again: it resumes at the same offsets"
             error = kind(f"The schema registry {match[1]}", where=match[2], hint=hint)
-            # ``passes`` means that a retry may help. It is False if the registry did not answer, because the tasks have
-            # already waited.
+            # ``passes``: a retry may help. If the registry did not answer, the tasks have already waited for it.
             error.passes = match[1] != "does not answer"
             return error
     return None
 
 
-# Java's classes of exceptions from files, networks, stores, memory and Spark's scheduler. No record causes such an
-# exception.
+# Exceptions from files, networks, stores, memory and Spark's scheduler; no record causes such an exception.
 _WORLD = re.compile(
     r"(?:java\.(?:io|net|sql|nio\.file|nio\.channels)|javax\.net|software\.amazon|io\.lakefeed\.\w+\.StreamFailure$|"
     r"org\.apache\.(?:kafka|hadoop|iceberg\.(?:exceptions|jdbc)))\.|RegistryException|Timeout|Interrupted|Refused|"
@@ -302,8 +299,7 @@ def cause_in_data(error: BaseException) -> str | None:
     text = f"{classes[-1]}: {message}" if thrown else ""
     if "File name too long" in message and text.startswith("java.io."):
         return text
-    # Spark wraps a task's exception in a SparkException. A SparkException without a cause of its own means that the
-    # scheduler has given up.
+    # Spark wraps a task's exception in a SparkException; one without a cause means that the scheduler has given up.
     world = [name for name in classes[:-1] if not name.endswith("SparkException")] + classes[-1:]
     return None if not classes or any(_WORLD.search(name) for name in world) else text
 

@@ -210,8 +210,7 @@ def _download_all(artifacts: list[Artifact], repository: Repository, progress: P
     def bring(artifact: Artifact) -> None:
         def report(count: int) -> None:
             with reporting:
-                # Replaced instead of added up, because a second attempt at the file starts at 0 bytes.
-                arrived[artifact.coordinate] = count
+                arrived[artifact.coordinate] = count  # Not added up: a second attempt starts at 0.
                 progress(sum(arrived.values()))
 
         try:

@@ -141,8 +141,7 @@ class _Names:
         if isinstance(below, JavaPackage | JavaClass):
             below = _Names(self._gateway, below)
         if isinstance(below, _Names | JavaMember):
-            # Python calls __getattr__ only for attributes that do not exist, so the next access needs no call of the
-            # JVM.
+            # Python calls __getattr__ only for missing attributes, so the next access needs no call of the JVM.
             self.__dict__[name] = below
         return below
 

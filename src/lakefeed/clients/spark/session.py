@@ -220,13 +220,12 @@ def session(
             cluster.require_hadoop_configuration(whole["spark.master"])
             if cluster.is_local(whole["spark.master"]):
                 require_own_folder(whole)
-                # Otherwise Python functions run in the first python3 on PATH, which may lack pandas or be another
+                # Otherwise functions would run in the first python3 on PATH, which may lack pandas or be another
                 # version.
                 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             cluster.use_python(whole)
         builder = SparkSession.Builder()
-        # Spark's event log contains the settings of every job. Spark hides a setting there only if the application has
-        # a setting of that name.
+        # Spark's event log hides a setting of a job only if the application also has a setting of this name.
         hidden = dict.fromkeys(_catalog_secrets(connections), HIDDEN)
         for key, value in {**hidden, **whole, **CLASSIC}.items():
             builder = builder.config(key, value)

@@ -68,8 +68,7 @@ def stop_on_signals(say: Callable[[str], None] = lambda text: None) -> Iterator[
 
     def request(number: int, frame: FrameType | None) -> None:
         _note(number)
-        # Not ``stop.is_set()``, because an operator's request also sets the event, and the first Ctrl-C after that must
-        # still print the message.
+        # Not ``stop.is_set()``: a request may have set the event, and the first Ctrl-C must still print the message.
         if speaking:
             return
         stop.set()

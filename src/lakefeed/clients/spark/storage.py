@@ -25,8 +25,7 @@ LOCAL_FILES = {
     # For checkpoints: no checksum files, because a start can restore a damaged checkpoint from the table.
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
-# S3A takes keys from the settings, else from AWS's default chain; S3A's own chain supports neither profiles nor web
-# identities.
+# Keys of the settings, else AWS's default chain: S3A's own chain supports neither profiles nor web identities.
 CREDENTIALS = (
     "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider",
     "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",

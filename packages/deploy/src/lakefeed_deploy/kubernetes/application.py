@@ -164,8 +164,7 @@ def _read(path: Path, overrides: Sequence[str]) -> tuple[Kubernetes, Reading, Pi
         hint = f"deploy: {{kubernetes: {{image: …}}}}; {page_command('deploy-on-kubernetes')} has a whole one"
         raise ConfigError("the pipeline file has no block deploy", where=str(path), hint=hint)
     if any(problem.key.startswith("deploy") for problem in errors_of(alone.problems)):
-        # Without a valid deploy block, the environment for the second read would be wrong.
-        raise_first_error(alone.problems)
+        raise_first_error(alone.problems)  # The second read needs a valid deploy block.
     hint = "the manifest must not depend on this machine: write the value, or give it with --set"
     _require_known(alone, path, places=(("deploy",),), hint=hint)
     settings = block.kubernetes

@@ -11,8 +11,7 @@ from lakefeed_deploy.kubernetes.operators import RENDERERS, Operator
 from lakefeed_deploy.kubernetes.pods import DRIVER, EXECUTOR, Object, config_map_keys, labels, selector
 from lakefeed_deploy.settings import Strimzi
 
-# The driver's permissions: Spark's driver creates executors and a ConfigMap with their settings, and deletes its own
-# service.
+# The driver may create executors and a ConfigMap with their settings, and delete the service of its own.
 DRIVER_RULES = (
     {
         "apiGroups": [""],
@@ -47,7 +46,7 @@ def _surroundings(app: Application) -> Iterator[Object]:
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": _metadata(app, app.config_map),
-            # The object's name depends on its content, so a changed file gets a new object. The old object allows a
+            # A changed file gets a new object, because the name depends on the content; the old object allows a
             # rollback.
             "immutable": True,
             "data": {key: app.files[path] for path, key in config_map_keys(app).items()},

@@ -46,8 +46,7 @@ def spark_settings(app: Application) -> dict[str, str]:
         "spark.authenticate": "true",
         "spark.network.crypto.enabled": "true",
         "spark.io.encryption.enabled": "true",
-        # Executors connect to the IP address of the driver's pod, because its host name resolves only while the pod is
-        # ready.
+        # Executors connect to the driver's IP address, because its host name resolves only while its pod is ready.
         "spark.kubernetes.executor.useDriverPodIP": "true",
         # The driver's role does not allow the change of a pod that this setting needs, and the log has the error, too.
         "spark.kubernetes.driver.annotateExitException": "false",
@@ -151,7 +150,7 @@ def _driver(app: Application) -> Object:
         # Five minutes, because a driver may need that long to start Spark and the executors.
         found["startupProbe"] = _probe("/health/live", port, period=5, failures=60)
         found["livenessProbe"] = _probe("/health/live", port, period=20, failures=6)
-        # Not /health/ready, because a feed is ready only when it has executors, which may not find a driver that is not
+        # Not /health/ready: a feed is ready when it has executors, and executors may not find a driver before it is
         # ready.
         found["readinessProbe"] = _probe("/health/live", port, period=10, failures=3)
     ports += [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in app.ports.items()]
@@ -169,8 +168,7 @@ def _files(app: Application, role: str) -> tuple[list[Object], list[Object]]:
     """Return the mounts and the volumes of a pod with this role; the pod's root file system is read-only."""
     mounts: list[Object] = [
         {"name": "tmp", "mountPath": TEMPORARY_FOLDER},
-        # Spark uses a volume with the prefix "spark-local-dir-" as scratch space, instead of a volume without a size
-        # limit.
+        # Spark uses a volume whose name has this prefix as scratch space, instead of one without a size limit.
         {"name": "spark-local-dir-1", "mountPath": SCRATCH_FOLDER},
     ]
     volumes: list[Object] = [

@@ -159,8 +159,7 @@ class Submission:
 
     def run(self) -> str | None:
         """Run spark-submit to its end; in cluster mode return the id of the driver, which continues to run."""
-        # Only this user can read the file.
-        with tempfile.NamedTemporaryFile("w", prefix="lakefeed-", suffix=".properties") as file:
+        with tempfile.NamedTemporaryFile("w", prefix="lakefeed-", suffix=".properties") as file:  # Only for this user.
             # Escape backslashes and line breaks as java.util.Properties requires.
             escaped = {key: value.replace("\\", "\\\\").replace("\n", "\\n") for key, value in self.properties.items()}
             file.writelines(f"{key} {value}\n" for key, value in escaped.items())
@@ -227,8 +226,7 @@ def submission(
     # Spark's web pages and logs hide secrets by their keys, as in lakefeed's own sessions.
     properties.setdefault("spark.redaction.regex", secrets.pattern(secrets.keys_of(config)))
     if not cluster_mode:
-        # The application jar has this Python's packages; so the driver must run this Python; spark.pyspark.python is
-        # the workers' Python.
+        # The application jar has packages for this Python, so the driver runs it; spark.pyspark.python is the workers'.
         properties.setdefault("spark.pyspark.driver.python", sys.executable)
     if master == "yarn":
         # The main class is a Java class, so Spark would not ship PySpark to the executors.
