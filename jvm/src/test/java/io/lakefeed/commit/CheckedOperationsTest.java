@@ -127,7 +127,7 @@ class CheckedOperationsTest {
         }
 
         @Test
-        void aTakeoverIsCommittedAfterTheComparedSnapshotAndFences() {
+        void aTakeoverIsCommittedIfOnlyFencesFollowTheComparedSnapshot() {
             commit(table -> Tables.add(table, 1));
             commit(table -> Tables.add(table, 2, Ledger.TAKEN + Tables.FEED, "1 a"));
             commit(takeover(3, "1"));

@@ -33,14 +33,14 @@ class CoveredTest {
         "'', 0, 5, 0 5",
         "0 5, 5, 9, 0 9", // touches the interval's end
         "5 9, 0, 5, 0 9", // touches the interval's start
-        "0 5, 7, 9, 0 5 7 9", // leaves a gap
-        "0 5 7 9, 5, 7, 0 9", // fills the gap
+        "0 5, 7, 9, 0 5 7 9", // leaves a gap between the intervals
+        "0 5 7 9, 5, 7, 0 9", // fills the gap between the intervals
         "0 5 7 9, 4, 8, 0 9", // overlaps both intervals
         "0 9, 3, 4, 0 9", // lies inside the interval
         "3 4, 0, 9, 0 9", // contains the interval
         "0 1 2 3 4 5 6 7, 0, 7, 0 7", // contains several intervals
-        "0 5, 5, 5, 0 5", // is empty
-        "0 5, 9, 3, 0 5", // ends before it begins
+        "0 5, 5, 5, 0 5", // the added range is empty
+        "0 5, 9, 3, 0 5", // the added range ends before it begins
         "'', 9223372036854775800, 9223372036854775807, 9223372036854775800 9223372036854775807",
     })
     void aRangeIsAdded(String before, long start, long end, String after) {
@@ -59,7 +59,7 @@ class CoveredTest {
         "0 2 4 6 8 10, 1, 9, 0 1 9 10", // removes the middle interval
         "0 5, 5, 9, 0 5", // begins where the interval ends
         "5 9, 0, 5, 5 9", // ends where the interval begins
-        "0 5, 2, 2, 0 5", // is empty
+        "0 5, 2, 2, 0 5", // the removed range is empty
         "'', 0, 5, ''",
     })
     void aRangeIsRemoved(String before, long start, long end, String after) {

@@ -62,11 +62,11 @@ class LedgerTest {
 
         @ParameterizedTest(name = "from {1} to {2} after {0}: {3}")
         @CsvSource(nullValues = "none", value = {
-            "A 0 5, A 5 2, A 2 2, none", // back
-            "A 0 5, A 5 9, A 9 9, none", // ahead
+            "A 0 5, A 5 2, A 2 2, none", // the feed moves back
+            "A 0 5, A 5 9, A 9 9, none", // the feed moves ahead
             "A 0 5, A 4 2, A 2 2, 't-0 is to be moved from 4, the table ends at 5'",
             "A 0 5, A 5 2, A 3 3, 't-0 is to be moved to 2 and begins at 3'",
-            "A 0 5, A 5 0, B 0 0, none", // to a recreated topic
+            "A 0 5, A 5 0, B 0 0, none", // the feed moves to a recreated topic
             "A 0 5, B 5 0, B 0 0, 'topic t was recreated (id B, was A)'",
         })
         void bothPositionsOfAMoveAreChecked(String last, String positions, String next, String fault) {
@@ -216,13 +216,13 @@ class LedgerTest {
         }
 
         @Test
-        void aLineThatExistsToItsRootHasNoExpiredAncestors() {
+        void aSnapshotWhoseLineExistsToTheRootHasNoExpiredAncestors() {
             assertFalse(Ledger.mayDescendFrom(line, 4L, 0));
             assertFalse(Ledger.mayDescendFrom(line, null, 0));
         }
 
         @Test
-        void ancestorsEndAtARollback() {
+        void snapshotsThatARollbackLeftAreNoAncestors() {
             TableMetadata table = Tables.add(Tables.rollBack(line, 2), 5);
             assertTrue(Ledger.descends(table, 5L, 2, 2));
             assertFalse(Ledger.descends(table, 5L, 3, 3));

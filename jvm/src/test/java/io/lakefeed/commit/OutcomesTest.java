@@ -109,7 +109,7 @@ class OutcomesTest {
         @CsvSource({
             "0, 10, 0, 0.0, 0, 0, true",
             "1, 10, 0, 1.0, 0, 0, false",
-            "1, 10, 1, 0.1, 0, 0, true", // exactly the limit
+            "1, 10, 1, 0.1, 0, 0, true", // as many dead letters as the limit allows
             "2, 10, 9, 0.1, 0, 0, false",
             "1, 10, 1, 1.0, 1, 10, false", // the dead letters and records of earlier batches count, too
             "1, 10, 9, 0.1, 1, 10, true",

@@ -239,7 +239,7 @@ class PositionTest {
         }
 
         @Test
-        void anEarlierSnapshotHasAPositionWithoutCoverage() {
+        void theCoverageAtAnOlderSnapshotIsUnknown() {
             Position position = Position.of(table, 1L, Tables.FEED);
             assertEquals("c1", position.commit().commitId());
             assertNull(covered(position));
@@ -288,7 +288,7 @@ class PositionTest {
         }
 
         @Test
-        void aReturnAfterARollbackCoversAllOffsetsAgain() {
+        void undoingARollbackCoversAllOffsetsAgain() {
             TableMetadata base = commit(commit(Tables.empty(), 1, "A 0 3"), 2, "A 3 6");
             TableMetadata back = Tables.set(Tables.rollBack(base, 1), PROPERTY, afterMove(base, Tables.rollBack(base, 1)));
             TableMetadata again = Tables.rollBack(back, 2);

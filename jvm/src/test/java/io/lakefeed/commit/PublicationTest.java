@@ -88,7 +88,7 @@ class PublicationTest {
     }
 
     @Test
-    void aBatchThatIsCommittedMeanwhileDoesNotDisturbThePublication() {
+    void aBatchThatIsCommittedDuringAPublicationDoesNotDisturbThePublication() {
         begin();
         land(at -> Tables.commit(at, 2, "A 10 20"));
         store.meanwhile = () ->

@@ -21,7 +21,7 @@ class AcceptanceTest {
     private static final String B = "{'name':'b','type':'int'}";
 
     @Test
-    void theDefaultAcceptsTheSameRecord() {
+    void theRuleIsNamedByTheOption() {
         assertEquals(Acceptance.SAME_RECORD, Acceptance.of(null));
         assertEquals(Acceptance.RESOLVABLE, Acceptance.of("resolvable"));
         assertEquals(Acceptance.ANY, Acceptance.of("any"));
@@ -47,7 +47,7 @@ class AcceptanceTest {
     @ParameterizedTest(name = "{0} as {1}: same record {2}, resolvable {3}")
     @CsvSource(delimiter = '|', quoteCharacter = '`', value = {
         "{'name':'a','type':'int'} | {'name':'a','type':'int'} | true | true",
-        "{'name':'a','type':'int'} | {'name':'b','type':'int'} | false | false", // nothing in common
+        "{'name':'a','type':'int'} | {'name':'b','type':'int'} | false | false", // no field in common
         "{'name':'a','type':'int'} | {'name':'b','type':'int','aliases':['a']} | true | true",
         "{'name':'a','type':'int','aliases':['b']} | {'name':'b','type':'int'} | true | true",
         "{'name':'a','type':'int'} | {'name':'a','type':'int'},{'name':'b','type':'int'} | true | false", // b is required
@@ -82,7 +82,7 @@ class AcceptanceTest {
     }
 
     @Test
-    void onlyRecordsAreChecked() {
+    void schemasThatAreNoRecordsAreNotChecked() {
         Schema number = Schema.create(Schema.Type.INT);
         assertNull(Acceptance.RESOLVABLE.refusal(number, schema("'name':'R'", A)));
         assertNull(Acceptance.RESOLVABLE.refusal(schema("'name':'R'", A), number));

@@ -202,7 +202,7 @@ class AvroPlanTest {
         }
 
         @Test
-        void aRecordInsideItsOwnTypeIsJson() {
+        void aRecordInsideARecordOfItsTypeBecomesJson() {
             String tree = "{'type':'record','name':'Node','fields':[{'name':'id','type':'int'},"
                     + "{'name':'next','type':['null','Node'],'default':null}]}";
             byte[] record = encode(tree, "{'id':1,'next':{'Node':{'id':2,'next':{'Node':{'id':3,'next':null}}}}}");

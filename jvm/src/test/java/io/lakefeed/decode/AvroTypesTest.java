@@ -53,7 +53,7 @@ class AvroTypesTest {
         "{'type':'record','name':'R','fields':[{'name':'r','type':['null','R']}]} | struct<r:string>",
         "{'type':'record','name':'R','fields':[{'name':'l','type':{'type':'array','items':'R'}}]} | struct<l:array<string>>",
     })
-    void typesAreTheSameAsFromAvro(String schema, String type) {
+    void typesAreThoseOfSparksFromAvro(String schema, String type) {
         assertEquals(type, type(schema));
     }
 

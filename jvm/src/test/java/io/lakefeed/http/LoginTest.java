@@ -109,7 +109,7 @@ class LoginTest {
     }
 
     @Test
-    void aRefusedLoginShowsTheServerAndNoSecret() {
+    void theErrorOfARefusedLoginNamesTheServerAndNoSecret() {
         status = 401;
         IOException refused = assertThrows(IOException.class, () -> login("").header());
         assertTrue(refused.getMessage().endsWith("/token gave no token: HTTP status 401"), refused.getMessage());

@@ -71,7 +71,7 @@ class ProtoTypesTest {
     class References {
         @ParameterizedTest(name = "{0} inside a.b.M means {1}")
         @CsvSource({
-            "T, a.b.M.T", // the innermost scope first
+            "T, a.b.M.T", // the innermost scope is searched first
             "b.T, a.b.T",
             "a.b.T, a.b.T",
             ".a.b.T, a.b.T",

@@ -33,7 +33,7 @@ class RecentFilesTest {
     }
 
     @Test
-    void filesAreRemovedAloneOrByFolder() {
+    void filesAreRemovedByNameOrByFolder() {
         files.put("t/metadata/a", new byte[30]);
         files.put("t/metadata/b", new byte[30]);
         files.put("u/metadata/a", new byte[30]);
