@@ -1,4 +1,4 @@
-"""A million rows land in each sink, every one once. (Databases: ``tests/faults/test_jdbc.py``.)"""
+"""A million rows land in each sink, every row once. ``packages/jdbc/tests`` tests databases."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""All views of a feed agree: dashboard, metrics, lag, Kafka's own tools, the ledger and the table."""
+"""All views of a feed show the same numbers: dashboard, metrics, lag, Kafka's own tools, the ledger and the table."""
 
 import json
 from collections.abc import Iterable
@@ -40,8 +40,10 @@ def _sum(families: Iterable[Metric], name: str) -> float:
     return sum(sample.value for sample in samples if not {"sink", "reason"} & set(sample.labels))
 
 
-def test_all_views_agree_at_rest_and_behind(feed: Feed, tmp_path: Path, environment: dict[str, str]) -> None:
-    """Two partitions with undecodable records, records that a rule drops and null values; then more records, unread."""
+def test_all_views_of_a_feed_agree_when_it_waits_is_paused_or_lags(
+    feed: Feed, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    """The topic has undecodable records, records that a rule drops, null values, and at the end unread records."""
     feed.create_topic(partitions=2)
     feed.send([*records(300), *[POISON] * 7], partition=0)
     feed.send([*records(40, first=1000), *[None] * 5, POISON], partition=1)
@@ -66,7 +68,7 @@ def test_all_views_agree_at_rest_and_behind(feed: Feed, tmp_path: Path, environm
             return found
 
         def all_agree(expected: Positions) -> None:
-            """Compare dashboard, endpoint, metrics, lag of feed and group, and Kafka's tool with the positions."""
+            """Check that dashboard, endpoint, metrics, lag of feed and group, and Kafka's tool show these positions."""
             assert of_progress(progress()) == of_progress(json.loads(ask("/progress"))) == expected
             [row] = json.loads(ask("/api/feeds"))["feeds"]
             assert row["lag"] == sum(position.lag for position in expected.values())
@@ -121,10 +123,10 @@ def test_all_views_agree_at_rest_and_behind(feed: Feed, tmp_path: Path, environm
     assert of_progress(status["lag"]) == behind
 
 
-def test_all_counts_agree_after_a_kill_with_upserts_a_history_and_dead_letters(
+def test_all_counts_of_an_upsert_feed_with_history_and_dead_letters_agree_after_a_kill(
     feed: Feed, tmp_path: Path, environment: dict[str, str]
 ) -> None:
-    """Compare the batches' log lines, status, API, metrics, the run's result, its trace, and the meter's requests."""
+    """Compare the sum of the batches' log lines with status, API, metrics, the result and the trace of the run."""
     feed.create_topic(partitions=2)
     letters, history = f"lake.{feed.name}.letters", f"{feed.table}_history"
     keyed = {"table": feed.table, "mode": "upsert", "keys": ["id"], "history": history}
@@ -139,7 +141,7 @@ def test_all_counts_agree_after_a_kill_with_upserts_a_history_and_dead_letters(
     killed = Running(["run", path], environment, tmp_path / "killed")
     killed.wait_until_it_says("batch 0")
     killed.kill()
-    # The same keys as in the first run.
+    # These records repeat keys of the first run, so they update its rows.
     feed.send([*records(90), POISON], partition=0)
     feed.send([*records(120, first=1000), POISON, *records(20, first=1000)], partition=1)
     log, name = tmp_path / "log", feed.name
@@ -176,7 +178,7 @@ def test_all_counts_agree_after_a_kill_with_upserts_a_history_and_dead_letters(
         "its trace": [trace["totals"][name] for name in COUNTS],
     }
     assert found == {view: [totals[name] for name in COUNTS] for view in found}
-    # The requests of the start and of the batches are all requests that the meter has counted.
+    # The meter's total is the sum of the requests of the start and of the batches.
     assert end["startup_requests"]["total"] + end["batch_requests"] == end["requests"]["total"]
     of_bucket = end["s3_requests"].pop("GetBucketVersioning", 0)
     assert sum(end["s3_requests"].values()) == end["requests"]["total"]
@@ -185,7 +187,7 @@ def test_all_counts_agree_after_a_kill_with_upserts_a_history_and_dead_letters(
 
 
 def test_other_tools_read_the_position_of_a_feed(feed: Feed, tmp_path: Path) -> None:
-    """Kafka's command, kcat and a lag monitor, after a killed run, and again after the next run."""
+    """Kafka's own command, kcat and a lag monitor read the position after a killed run, and after the next run."""
     kcat = unpacked_kcat()
     feed.create_topic(partitions=2)
     feed.send(records(90), partition=0)
@@ -201,7 +203,8 @@ def test_other_tools_read_the_position_of_a_feed(feed: Feed, tmp_path: Path) -> 
         1: (0, 2),
     }
     assert lag_by_kafkatop(servers, group) == {feed.topic: (2, 3)}
-    # Reading with kcat moves the group beyond the feed's position. The feed ignores that; its next commit corrects it.
+    # kcat reads as a member of the group, which moves the group beyond the feed's position. The feed ignores the
+    # group's offsets, and overwrites them after its next batch.
     assert [kcat.first_after_position(servers, group, feed.topic, part) for part in (0, 1)] == [90, 0]
     assert {key[1]: shown.committed for key, shown in describe_group(servers, group).items()} == {0: 91, 1: 1}
     lakefeed("run", path, "--once", environment=feed.environment)

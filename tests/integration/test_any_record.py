@@ -1,4 +1,4 @@
-"""Random schemas and records, valid and broken: none stops a feed with dead letters, and all are accounted for."""
+"""Random schemas and records, valid and broken, stop no feed with dead letters; each record is a row or a letter."""
 
 import io
 import json
@@ -41,7 +41,7 @@ ODD = ["_pos", "ident.x", "kafka_offset", "lakefeed_deleted", "a.b", "${env:HOME
 
 
 def versions(seed: int, count: int) -> Iterator[Any]:
-    """Yield the first version, and later ones with fields added, changed or removed, or with odd names."""
+    """Yield versions of a schema: after the first, fields are added, changed, removed or get odd names."""
     dice, schemas, newest = random.Random(seed), Schemas(seed), FIRST
     yield FIRST
     for number in range(count):
@@ -79,7 +79,7 @@ def records(feed: Feed, seed: int, *, schemas: int, each: int) -> list[bytes]:
 @pytest.mark.parametrize(
     ("seed", "schemas", "each"), [(7, 12, 5), *(pytest.param(seed, 50, 7, marks=pytest.mark.slow) for seed in range(3))]
 )
-def test_run_continues_after_any_schema_and_record(
+def test_a_run_continues_after_any_schema_and_record(
     lake: SparkSession, feed: Feed, seed: int, mode: str, schemas: int, each: int
 ) -> None:
     feed.create_table({**FOREIGN, "note": StringType()})
@@ -111,7 +111,7 @@ def test_run_continues_after_any_schema_and_record(
 
 @pytest.fixture
 def any_change(stack: Endpoints) -> Iterator[None]:
-    """Let the registry accept versions that are incompatible with earlier ones."""
+    """Let the registry accept incompatible versions of a schema during a test."""
 
     def allow(level: str) -> None:
         headers = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
@@ -131,7 +131,7 @@ def any_change(stack: Endpoints) -> Iterator[None]:
 def test_random_schemas_and_records_become_rows_or_dead_letters(
     lake: SparkSession, feed: Feed, kind: str, mode: str, table: str
 ) -> None:
-    """All feeds have 2,000 records of 300 versions in total. Each feed starts three times, for a third of them each."""
+    """Each feed runs three times, and reads a third of its records in each run."""
     feed.create_topic(partitions=1)
     if table == "foreign":
         feed.create_table({**FOREIGN, "zone": StringType()}, partition_by="zone")
@@ -146,7 +146,8 @@ def test_random_schemas_and_records_become_rows_or_dead_letters(
     registry, sent, letters = SchemaRegistry(feed.stack.schema_registry_url), 0, 0
     for number in range(VERSIONS):
         header = b""
-        # A first start takes the table's columns from the newest version: after an odd one all others would be refused.
+        # The first run creates the columns from the newest version. If that version were odd, all other versions would
+        # be refused.
         while number == VERSIONS // 3 - 1 and not contents.fits:
             contents.next()
         if kind != "json":
@@ -163,7 +164,7 @@ def test_random_schemas_and_records_become_rows_or_dead_letters(
             summary = pipeline.run(spark=lake, once=True)
             letters += summary.dead_letters
             dead = [letter["offset"] for letter in feed.rows(f"{feed.table}_dead")]
-            # Only these columns: Python has no date for some days.
+            # Read only these columns, because other columns have dates that Python cannot represent.
             read = ("u",) if keyed else ("u", "kafka_offset")
             table_now = open_table(feed.table, connections=feed.connections)
             rows = table_now.scan(selected_fields=read).to_arrow().to_pylist()

@@ -1,4 +1,4 @@
-"""Backfills beside a feed: each record lands once, whatever interrupts a backfill, and the feed is not disturbed."""
+"""Backfills beside a running feed: each record lands once, also if a backfill is interrupted; the feed continues."""
 
 import json
 import threading
@@ -34,7 +34,7 @@ def assert_proven(pipeline: Pipeline) -> None:
 
 
 def begun_at_latest(lake: SparkSession, feed: Feed, **more: Any) -> Pipeline:
-    """Return a feed that began at the topic's end: 60 older records in 2 partitions, then 10 that it has landed."""
+    """Return a feed that began at its topic's end, with 60 older records, and has landed 10 newer ones."""
     feed.create_topic(partitions=2)
     feed.send(feed.avro(trips(0, 30)), partition=0)
     feed.send(feed.avro(trips(30, 60)), partition=1)
@@ -53,7 +53,7 @@ def test_backfill_beside_a_running_feed_lands_each_record_once(lake: SparkSessio
     sent = 1000
     with running(pipeline, lake) as run:
         until(lambda: run.batches)
-        # The feed has begun: it reads all records from here on.
+        # The feed has begun, so it reads all records that are produced from here on.
         producing = threading.Event()
 
         def produce() -> None:
@@ -91,7 +91,7 @@ def test_interrupted_backfill_resumes_without_lost_or_repeated_dead_letters(lake
     feed.send(feed.avro(trips(40, 45)))
     pipeline.run(spark=lake, once=True)
 
-    # The second commit, offsets 15 to 30, has the first dead letter.
+    # Stop after the backfill's second commit, offsets 15 to 30, before its dead letter is written.
     with pytest.raises(CutOff):
         pipeline.backfill(spark=lake, step=cut_off_at("", times=2))
     assert feed.rows(letters) == []
@@ -111,7 +111,7 @@ def test_interrupted_backfill_resumes_without_lost_or_repeated_dead_letters(lake
 
 
 @pytest.mark.quick
-def test_later_of_two_backfills_lands_the_rest(lake: SparkSession, feed: Feed) -> None:
+def test_the_later_of_two_backfills_lands_the_remaining_records(lake: SparkSession, feed: Feed) -> None:
     pipeline = begun_at_latest(lake, feed, size=20)
     second: list[BackfillSummary] = []
 
@@ -126,7 +126,9 @@ def test_later_of_two_backfills_lands_the_rest(lake: SparkSession, feed: Feed) -
     assert_proven(pipeline)
 
 
-def test_backfill_takes_the_requested_ranges_and_refuses_the_feeds(lake: SparkSession, feed: Feed) -> None:
+def test_backfill_lands_the_requested_ranges_and_refuses_ranges_that_the_feed_reads(
+    lake: SparkSession, feed: Feed
+) -> None:
     pipeline = begun_at_latest(lake, feed)
     result = pipeline.backfill(BackfillRequest(start=25), spark=lake, dry_run=True)
     assert [(each.partition, each.start, each.end) for each in result.planned.ranges] == [(0, 25, 30), (1, 25, 30)]
@@ -170,9 +172,7 @@ def test_backfill_beyond_its_error_budget_lands_no_rows(lake: SparkSession, feed
 
 
 @pytest.mark.slow
-def test_old_records_with_a_field_that_was_dropped_since_change_the_table_beside_the_feed(
-    lake: SparkSession, feed: Feed
-) -> None:
+def test_a_backfill_beside_the_feed_adds_the_column_of_a_dropped_field(lake: SparkSession, feed: Feed) -> None:
     old = {
         "type": "record",
         "name": "Trip",
@@ -185,7 +185,7 @@ def test_old_records_with_a_field_that_was_dropped_since_change_the_table_beside
     feed.create_topic(partitions=1)
     feed.send(feed.avro([{**each, "tip": 1.5} for each in trips(0, 10)], old))
     pipeline = feed.pipeline(**blocks(feed))
-    feed.avro([])  # Registers the newer schema, which lacks the tip.
+    feed.avro([])  # Registers the newer schema, which lacks the field tip.
     with running(pipeline, lake) as run:
         until(lambda: run.batches)
         feed.send(feed.avro(trips(10, 20)))

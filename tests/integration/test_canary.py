@@ -1,4 +1,4 @@
-"""No secret leaks: a text is set in every kind of setting that can hold a secret, and searched in all outputs."""
+"""No secret leaks: the test sets a text in every kind of setting that can hold a secret, and finds it in no output."""
 
 import json
 import signal
@@ -32,7 +32,7 @@ WRONG = {
 
 
 def planted(feed: Feed, *, ui: int, events: Path, lineage: str) -> Path:
-    """Write a pipeline file with a secret in every place that its servers do not check."""
+    """Write a pipeline file that has a secret in every setting that no server verifies, so that the feed still runs."""
     (feed.folder / "own.py").write_text("def same(rows, login):\n    return rows\n")
     (feed.folder / "zones.csv").write_text("zone\na\n")
     return feed.write_file(
@@ -87,7 +87,7 @@ def planted(feed: Feed, *, ui: int, events: Path, lineage: str) -> Path:
 
 
 def spark_pages(port: int, query: str) -> str:
-    """Return all pages and documents of Spark's UI; check that those of the streaming query are among them."""
+    """Return all pages and documents of Spark's UI; check that the pages of the streaming query are among them."""
     base = f"http://127.0.0.1:{port}"
     api = f"{base}/api/v1/applications"
     application = json.loads(answer(api)[1])[0]["id"]
@@ -115,13 +115,13 @@ def spark_pages(port: int, query: str) -> str:
 
 
 def other_addresses() -> list[str]:
-    """Return the addresses at which other machines reach this one."""
+    """Return the addresses at which other machines reach this machine."""
     found = {str(entry[4][0]) for entry in socket.getaddrinfo(socket.gethostname(), None, family=socket.AF_INET)}
     return sorted(address for address in found if not address.startswith("127."))
 
 
 def driver_answers(home: Path, feed: Feed) -> str:
-    """Return the driver's file and the answers of its endpoint, with and without the token."""
+    """Return the file of the running driver, and the answers of the driver's endpoint with and without the token."""
     [file] = (home / "run" / "drivers").iterdir()
     driver = read(file)
     assert driver is not None
@@ -192,7 +192,7 @@ def test_secrets_are_in_no_output(feed: Feed) -> None:
     places["objects"] = objects(feed)
     leaks = [place for place, text in places.items() if CANARY in text]
     assert leaks == [], [text[max(0, text.index(CANARY) - 200) :][:400] for text in (places[each] for each in leaks)]
-    # An empty place cannot show a secret: check that all of them contain the feed's name.
+    # A place that is empty would also pass, so check that each place contains the feed's name.
     for place, text in places.items():
         assert feed.name in text, f"{place} was not looked at"
 

@@ -1,4 +1,4 @@
-"""A feed on each kind of catalog: landed, verified, read by other engines; and the errors of a wrong catalog."""
+"""A feed lands on each kind of catalog, is verified, and other engines read it; a wrong catalog is a clear error."""
 
 import json
 import time
@@ -34,7 +34,7 @@ from tests.support.servers.rest_catalog import RestCatalog, rest_catalog_on
 
 @pytest.fixture(scope="module")
 def rest(stack: Endpoints) -> Iterator[RestCatalog]:
-    """Run a REST catalog on the stack's store, whose keys it gives to clients that request vended credentials."""
+    """Run a REST catalog on the stack's store; it gives the store's keys to clients that request vended credentials."""
     with rest_catalog_on(stack) as server:
         yield server
 
@@ -61,7 +61,7 @@ def database(postgres: PostgreSQL) -> PostgreSQL:
 
 @dataclass(frozen=True)
 class Case:
-    """A catalog's block of a pipeline file, and the variables with its secrets."""
+    """A catalog as a block of a pipeline file, and the environment variables with the catalog's secrets."""
 
     name: str
     block: dict[str, Any]
@@ -70,7 +70,7 @@ class Case:
 
 @pytest.fixture(params=["lake", "pg", "rest", pytest.param("hive", marks=pytest.mark.slow)])
 def case(request: pytest.FixtureRequest, stack: Endpoints) -> Case:
-    """Return the stack's SQLite, PostgreSQL, REST with a login and vended credentials, or a Hive metastore."""
+    """Return each catalog: the stack's SQLite, PostgreSQL, REST with login and vended credentials, a Hive metastore."""
     if request.param == "lake":
         block: dict[str, Any] = {"uri": stack.catalog_uri, "warehouse": stack.warehouse}
         return Case("lake", block, {})
@@ -93,7 +93,7 @@ def pipeline(feed: Feed, case: Case) -> Pipeline:
 
 
 def land(feed: Feed, case: Case) -> SparkSession:
-    """Run the pipeline once in the existing session, in which the run configures the catalog; return the session."""
+    """Run the pipeline once in the existing session; return the session, in which the catalog is now configured."""
     loaded = pipeline(feed, case)
     running = session(connections=loaded.connections)
     loaded.run(spark=running, once=True)
@@ -105,7 +105,7 @@ def send(feed: Feed, start: int, end: int) -> None:
 
 
 def plainly(spark: SparkSession, loaded: Pipeline, table: str) -> list[tuple[Any, ...]]:
-    """Return the rows that a session with plain Iceberg reads, configured as any engine would be."""
+    """Return the rows that a Spark session with plain Iceberg reads, without lakefeed's catalog classes."""
     name = table.split(".")[0]
     plain, s3 = spark.newSession(), loaded.connections.s3
     catalog = loaded.connections.catalogs[name]
@@ -129,7 +129,9 @@ def plainly(spark: SparkSession, loaded: Pipeline, table: str) -> list[tuple[Any
     return [tuple(row) for row in rows]
 
 
-def test_a_feed_lands_is_verified_and_is_read_by_other_engines(lake: SparkSession, feed: Feed, case: Case) -> None:
+def test_a_feed_lands_on_each_catalog_and_other_engines_read_the_rows(
+    lake: SparkSession, feed: Feed, case: Case
+) -> None:
     feed.catalog = case.name
     feed.create_topic()
     for start, end in ((0, 60), (60, 100)):
@@ -155,14 +157,14 @@ def test_a_feed_lands_is_verified_and_is_read_by_other_engines(lake: SparkSessio
     assert of_files == by_duckdb
     assert plainly(running, loaded, feed.table) == by_duckdb
 
-    # The session has the secrets, but shows them nowhere.
+    # Spark's settings and the command lines show the catalog's name, but none of its secrets.
     seen = command_lines() + str(running.sparkContext.getConf().getAll()) + str(running.sql("SET").collect())
     assert f"spark.sql.catalog.{case.name}" in seen
     assert [name for name, value in case.environment.items() if value in seen] == []
 
 
 @pytest.mark.slow
-def test_of_two_upkeep_jobs_in_two_processes_one_leaves_or_waits(lake: SparkSession, feed: Feed, case: Case) -> None:
+def test_a_second_upkeep_process_is_refused_or_waits(lake: SparkSession, feed: Feed, case: Case) -> None:
     feed.catalog = case.name
     feed.create_topic(partitions=1)
     for start in (0, 10, 20):
@@ -283,10 +285,11 @@ def test_tokens_that_expire_are_renewed_while_a_feed_runs(
     lake: SparkSession, feed: Feed, rest: RestCatalog, stack: Endpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rest, "token_seconds", 30)
-    # Clients renew a token after nine tenths of this time; the real validity allows for a busy machine.
+    # Clients renew a token after nine tenths of the announced 4 s. The token is really valid for longer, in case the
+    # machine is busy.
     monkeypatch.setattr(rest, "announced_seconds", 4)
     block = {"type": "rest", "uri": rest.url, "vended_credentials": True, "credential": "${REST_CREDENTIAL}"}
-    # A new catalog name, since a session keeps a catalog that it has opened, with its token.
+    # The catalog needs a new name, because the session keeps an opened catalog together with its token.
     case = Case("short", block, {"REST_CREDENTIAL": rest.credential})
     feed.catalog = case.name
     feed.create_topic()

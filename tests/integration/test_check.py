@@ -1,4 +1,4 @@
-"""``lakefeed check`` shows the errors of a pipeline before anything starts, with their lines."""
+"""``lakefeed check`` reports the mistakes in a pipeline file with their lines, without starting the feed."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ checkpoint: s3a://lake/checkpoints/hits
 """
 PLAIN = "  sql: SELECT zip, at FROM hits\n"
 ICEBERG = "  iceberg: {table: lake.web.hits}\n"
-# The replaced text, the new text, the reported line, and a part of the message.
+# For each mistake: the replaced text, the new text, the reported line, and a part of the message.
 MISTAKES = {
     "sql": (PLAIN, "  sql: SELEC zip FROM hits\n", 5, "SELEC"),
     "column": (PLAIN, "  sql: SELECT zipp FROM hits\n", 5, "zipp"),
@@ -73,12 +73,12 @@ def test_a_mistake_is_reported_with_its_line(shell: None, tmp_path: Path, name: 
 
 
 @pytest.mark.quick
-def test_check_of_a_valid_file_reports_success(shell: None, tmp_path: Path) -> None:
+def test_checking_a_valid_file_reports_success(shell: None, tmp_path: Path) -> None:
     assert said(tmp_path / "pipeline.yaml", FILE)[0] == 0
     assert said(tmp_path / "pipeline.yaml", MANY)[0] == 0
 
 
-def test_transforms_of_other_sources_are_looked_at(shell: None, tmp_path: Path) -> None:
+def test_transforms_of_other_sources_are_checked(shell: None, tmp_path: Path) -> None:
     files = FILE.replace(
         'kafka: {bootstrap_servers: "127.0.0.1:1", topics: [a, b]}',
         "files: {path: s3a://lake/nothing-there, format: csv, schema_ddl: 'zip STRING, at TIMESTAMP'}",
@@ -89,7 +89,7 @@ def test_transforms_of_other_sources_are_looked_at(shell: None, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("kind", ["protobuf", "json"])
-def test_columns_of_a_schema_file_that_iceberg_refuses(
+def test_columns_of_a_schema_file_that_iceberg_refuses_are_reported(
     feed: Feed, lake: SparkSession, tmp_path: Path, kind: str
 ) -> None:
     (tmp_path / "a.proto").write_text('syntax = "proto3"; message A { int64 id = 1; int32 _pos = 2; }')
@@ -106,14 +106,14 @@ def test_columns_of_a_schema_file_that_iceberg_refuses(
     ]
 
 
-def test_transforms_of_a_stream_of_kinesis_are_looked_at(shell: None, tmp_path: Path) -> None:
+def test_transforms_of_a_kinesis_stream_are_checked(shell: None, tmp_path: Path) -> None:
     stream = FILE.replace('kafka: {bootstrap_servers: "127.0.0.1:1", topics: [a, b]}', "kinesis: {stream: hits}")
     assert said(tmp_path / "pipeline.yaml", stream)[0] == 0
     status, text = said(tmp_path / "pipeline.yaml", stream.replace("SELECT zip", "SELECT zipp"))
     assert (status, "zipp" in text, "pipeline.yaml:5:" in text) == (2, True, True)
 
 
-def test_streams_that_are_joined_are_looked_at(shell: None, tmp_path: Path) -> None:
+def test_joined_streams_are_checked(shell: None, tmp_path: Path) -> None:
     joined = blocks_of(ROOT / "docs" / "transforms.md")
     [text] = [block.text for block in joined if block.language == "yaml" and "LEFT JOIN" in block.text]
     file = f"name: bought\ncheckpoint: s3a://lake/checkpoints/bought\n{text}".replace(
@@ -127,7 +127,7 @@ def test_streams_that_are_joined_are_looked_at(shell: None, tmp_path: Path) -> N
     assert (status, "has to read each stream exactly once" in found) == (2, True)
 
 
-def test_transforms_of_many_topics_are_looked_at_also_those_of_one_alone(shell: None, tmp_path: Path) -> None:
+def test_common_and_per_topic_transforms_are_checked(shell: None, tmp_path: Path) -> None:
     status, text = said(tmp_path / "pipeline.yaml", MANY.replace("zip, at FROM", "zipp, at FROM"))
     assert (status, "zipp" in text, "pipeline.yaml:5:" in text) == (2, True, True)
 
@@ -142,8 +142,8 @@ def test_transforms_of_many_topics_are_looked_at_also_those_of_one_alone(shell: 
     assert "state" in text
 
 
-def test_sql_is_parsed_whatever_else_is_wrong(shell: None, tmp_path: Path) -> None:
-    """Even if only the registry knows the columns, and if the file has another mistake."""
+def test_sql_is_parsed_even_if_the_file_has_other_mistakes(shell: None, tmp_path: Path) -> None:
+    """The SQL is parsed although only an unreachable registry knows the columns, and the file has a second mistake."""
     registry = FILE.replace('json: {schema_ddl: "zip STRING, at TIMESTAMP"}', 'avro: {registry: "http://127.0.0.1:1"}')
     wrong = registry.replace("SELECT zip", "SELECT zip zip zip") + "expect: {a: {rule: zip >}}\n"
     for text, mistakes in ((wrong, 2), (f"{wrong}foo: 1\n", 3)):

@@ -1,4 +1,4 @@
-"""``lakefeed check --connect`` with real servers, and with each of them broken."""
+"""``lakefeed check --connect`` with real servers, and with one server broken in each case."""
 
 import json
 import uuid
@@ -26,7 +26,7 @@ COLUMNS = ["sink.iceberg.partition_by=[idd]", "sink.iceberg.sort_by=[ID, kafka_o
 
 @dataclass(frozen=True)
 class Case:
-    """A pipeline whose endpoints all exist."""
+    """A pipeline file whose servers all work, and the variables that name them."""
 
     path: Path
     topic: str
@@ -124,7 +124,7 @@ BROKEN: dict[str, tuple[str, str, str, str]] = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_check_reports_the_one_thing_that_is_broken(case: Case, name: str) -> None:
+def test_check_reports_only_the_broken_server(case: Case, name: str) -> None:
     change, error, place, message = BROKEN[name]
     known = {"store": case.environment["AWS_ENDPOINT_URL_S3"], "registry": case.environment["SCHEMA_REGISTRY_URL"]}
     change = change.format(topic=case.topic, **known)
@@ -150,21 +150,21 @@ def test_check_reports_all_problems_at_once(case: Case) -> None:
     assert result.stdout.endswith(": 3 errors\n")
 
 
-def test_mistakes_in_the_file_come_first(case: Case) -> None:
+def test_mistakes_in_the_file_are_reported_before_servers_are_asked(case: Case) -> None:
     case.path.write_text(case.path.read_text().replace("topics:", "tpoics:"))
     status, found = case.found(KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:1")
     assert (status, [each["line"] for each in found]) == (2, [5])
 
 
-def test_preflight_raises_the_right_class(case: Case) -> None:
+def test_preflight_raises_the_error_class_of_the_problem(case: Case) -> None:
     environment = {**case.environment, "AWS_SECRET_ACCESS_KEY": "wrong"}
     config = load(case.path, environment=environment)
     with pytest.raises(AccessDenied):
         raise_first_error(preflight(config, connections=config.connections(environment)))
 
 
-def test_columns_that_the_registered_schema_does_not_have(case: Case) -> None:
-    """This is a warning, because the table may have the columns from an earlier version."""
+def test_columns_that_the_registered_schema_lacks_are_a_warning(case: Case) -> None:
+    """A warning suffices, because the table may have the columns from an earlier version of the schema."""
     status, found = case.found(*(each for column in COLUMNS for each in ("--set", column)))
     message = [(each["key"], each["severity"], each["hint"]) for each in found if "column" in each["what"]]
     assert status == 0
@@ -183,8 +183,8 @@ def test_columns_that_the_registered_schema_does_not_have(case: Case) -> None:
         ("group:no-such-group", "the consumer group no-such-group has committed no offsets"),
     ],
 )
-def test_a_start_at_which_no_new_feed_can_begin(case: Case, start: str, words: str) -> None:
-    """This is a warning, because a feed that has already begun does not read the setting."""
+def test_a_start_at_which_no_new_feed_can_begin_is_a_warning(case: Case, start: str, words: str) -> None:
+    """A warning suffices, because a feed that has already begun does not read the setting."""
     status, found = case.found("--set", f"source.kafka.start={start.format(topic=case.topic)}")
     [warning] = found
     assert status == 0
@@ -192,7 +192,7 @@ def test_a_start_at_which_no_new_feed_can_begin(case: Case, start: str, words: s
     assert f"a new feed could not begin: {words.format(topic=case.topic)}" in warning["what"]
 
 
-def test_a_start_is_not_looked_for_in_a_topic_that_is_missing(case: Case) -> None:
+def test_the_start_is_not_checked_if_the_topic_is_missing(case: Case) -> None:
     settings = ["source.kafka.topics=[nothing]", "source.kafka.start=nothing:0:1"]
     status, found = case.found(*(each for setting in settings for each in ("--set", setting)))
     assert status == 2

@@ -1,4 +1,4 @@
-"""Servers that require a client certificate: a whole feed works with one, and each server's error names a wrong one."""
+"""A feed runs with servers that require client certificates; each server's error names a missing or wrong one."""
 
 from collections.abc import Iterator
 
@@ -29,13 +29,13 @@ def asking(
         yield running
 
 
-def test_a_whole_feed_with_a_certificate_of_its_own(asking: Secured) -> None:
+def test_a_feed_runs_with_its_own_client_certificate(asking: Secured) -> None:
     own = asking.authority.sign("the-feed")
     files = {"LAKEFEED_CLIENT_CERTIFICATE": str(own.certificate), "LAKEFEED_CLIENT_KEY": str(own.key)}
     land(asking, with_certificate(own), environment=files)
 
 
-def test_a_certificate_that_is_missing_or_a_strangers_is_named_for_each_server(asking: Secured) -> None:
+def test_each_servers_error_names_a_missing_or_untrusted_client_certificate(asking: Secured) -> None:
     stranger = asking.stranger.sign("a-stranger")
     for change in (lambda pipeline: None, with_certificate(stranger)):
         found = problems(asking, change)

@@ -1,4 +1,4 @@
-"""The same pipeline file runs on a Spark standalone cluster whose workers have neither lakefeed nor any package."""
+"""A pipeline file runs unchanged on a Spark standalone cluster whose workers have neither lakefeed nor its packages."""
 
 import json
 import os
@@ -40,7 +40,7 @@ def on_cluster(**settings: str) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_the_taxi_feed_gives_the_same_on_one_machine_and_on_a_cluster(feed: Feed, cluster: Standalone) -> None:
+def test_the_taxi_feed_lands_the_same_rows_on_one_machine_and_on_a_cluster(feed: Feed, cluster: Standalone) -> None:
     feed.create_topic(partitions=4)
     environment = {**feed.environment, "SPARK_AUTHENTICATE_SECRET": SECRET}
     lakefeed("topics", "produce", feed.topic, "--generate", "taxi", "--rows", str(TAXI_ROWS), environment=environment)
@@ -55,7 +55,7 @@ def test_the_taxi_feed_gives_the_same_on_one_machine_and_on_a_cluster(feed: Feed
     ran = lakefeed("run", file, "--once", "--master", cluster.master, "--output", "json", environment=environment)
     summary = json.loads(ran.stdout)
     assert summary["rows"] == TAXI_ROWS
-    # Only executors write data files, with one request each; they report all requests to the driver.
+    # Executors write each data file with one request, and report all their requests to the driver.
     assert summary["requests"]["calls"]["data"] == {"PutObject": summary["files"]}
     assert rows_of(feed, "b") == expected
 
@@ -71,7 +71,7 @@ def test_the_taxi_feed_gives_the_same_on_one_machine_and_on_a_cluster(feed: Feed
     driver = json.loads(ran.stdout)["driver"]
     cluster.wait_for("the driver to finish", lambda: _finished(cluster, driver))
     assert rows_of(feed, "c") == expected
-    # All texts that other users of these machines can read.
+    # Other users of the machines can read these texts, so they must not contain a secret.
     secrets = [SECRET, feed.environment["AWS_SECRET_ACCESS_KEY"]]
     for text in (shown.stdout, ran.stdout, ran.stderr, cluster.logs(), json.dumps(cluster.state())):
         assert not [secret for secret in secrets if secret in text]
@@ -84,7 +84,7 @@ def _finished(cluster: Standalone, driver: str) -> bool:
 
 
 @pytest.mark.slow
-def test_an_application_jar_is_fetched_by_http(feed: Feed, cluster: Standalone) -> None:
+def test_spark_fetches_an_application_jar_by_http(feed: Feed, cluster: Standalone) -> None:
     feed.create_topic(partitions=2)
     rows = [{"id": number, "zone": f"zone {number % 7}"} for number in range(200)]
     feed.send(feed.avro(rows))
@@ -121,7 +121,7 @@ def files_over_http(folder: Path) -> Iterator[str]:
 
 
 @pytest.mark.slow
-def test_the_application_of_the_docs_does_the_same(feed: Feed, cluster: Standalone) -> None:
+def test_the_spark_application_of_the_docs_lands_all_rows(feed: Feed, cluster: Standalone) -> None:
     feed.create_topic(partitions=2)
     rows = [{"id": number, "zone": f"zone {number % 7}"} for number in range(500)]
     feed.send(feed.avro(rows))
@@ -154,7 +154,7 @@ def hits(*minutes: int) -> list[bytes]:
 
 
 @pytest.mark.slow
-def test_executors_keep_state_and_their_requests_and_the_feeds_metrics_are_counted(
+def test_executors_keep_state_and_report_their_requests_and_metrics_to_the_driver(
     feed: Feed, cluster: Standalone
 ) -> None:
     feed.create_topic(partitions=2)
@@ -178,14 +178,14 @@ def test_executors_keep_state_and_their_requests_and_the_feeds_metrics_are_count
         ),
     )
 
-    # By spark-submit in client mode: the driver runs on this machine, from the application jar.
+    # Run with spark-submit in client mode, so that the driver runs on this machine, from the application jar.
     feed.send(hits(*range(30), 60), partition=0)
     options = ("--once", "--output", "json")
     ran = lakefeed("deploy", "submit", file, "--master", cluster.master, "--", *options, environment=environment)
     # spark-submit also prints the driver's log lines on stdout.
     summary = json.loads(ran.stdout[ran.stdout.index("\n{") :])
     assert summary["records"] == 31
-    # Only executors write state, through the checkpoint manager; they report their requests to the driver.
+    # Only executors write state, so the driver knows these requests only because the executors have reported them.
     assert summary["requests"]["calls"]["state"]["PutObject"] >= 2
     assert {row["begins"].minute: row["hits"] for row in feed.rows()} == {0: 10, 10: 10, 20: 10}
 
@@ -202,7 +202,7 @@ def test_executors_keep_state_and_their_requests_and_the_feeds_metrics_are_count
 
 
 @pytest.mark.slow
-def test_each_topic_lands_in_a_table_of_its_own_on_a_cluster(feed: Feed, cluster: Standalone) -> None:
+def test_each_topic_lands_in_a_separate_table_on_a_cluster(feed: Feed, cluster: Standalone) -> None:
     shop = Shop(feed)
     for name, rows in SHOP.items():
         shop.create(name)

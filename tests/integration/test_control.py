@@ -1,4 +1,4 @@
-"""Operators pause, resume, change and stop a running feed on real servers, and each row is there once."""
+"""Operators pause, resume, change and stop a running feed on real servers; each record still lands once."""
 
 import time
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from tests.support.feed import JSON_ROWS, Feed, records, until
 
 
 class Run(Background):
-    """A run whose state a test reads, and which the test controls."""
+    """A feed that runs in a thread; the test reads its state and sends it operators' requests."""
 
     @property
     def state(self) -> str:
@@ -55,7 +55,7 @@ def has_pause(feed: Feed) -> bool:
 
 
 @pytest.mark.quick
-def test_a_feed_is_paused_changed_and_resumed_and_a_restart_knows_the_pause(lake: SparkSession, feed: Feed) -> None:
+def test_a_feed_is_paused_changed_and_resumed_and_a_restart_keeps_the_pause(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send(records(100))
     pipeline = feed.pipeline(source=feed.source(), decode=JSON_ROWS)
@@ -74,7 +74,8 @@ def test_a_feed_is_paused_changed_and_resumed_and_a_restart_knows_the_pause(lake
         assert not has_pause(feed)
         assert [batch.records for batch in run.monitor.batches()] == [100, 20, 20, 10]
         run.pause("again")
-    # A run with --once is refused; another one starts and waits, without touching table or topic.
+    # While the feed is paused, a run with --once is refused. A run without --once starts and waits; it does not touch
+    # table or topic.
     with pytest.raises(FeedPaused, match=r"paused by ben since .*: again"):
         pipeline.run(spark=lake, once=True)
     feed.send(records(10, first=150))
@@ -93,8 +94,8 @@ def test_a_feed_is_paused_changed_and_resumed_and_a_restart_knows_the_pause(lake
     assert lake.table(feed.table).count() == 160
 
 
-def test_a_pause_amid_many_small_batches_loses_and_repeats_nothing(lake: SparkSession, feed: Feed) -> None:
-    """The pauses meet the query in different states: planning, planned, writing or waiting."""
+def test_pauses_between_many_small_batches_lose_and_repeat_no_record(lake: SparkSession, feed: Feed) -> None:
+    """The pauses come at different moments of the query: while it plans, has planned, writes or waits."""
     feed.create_topic(partitions=2)
     feed.send(records(1200))
     pipeline = feed.pipeline(source=feed.source(max_records_per_batch=10), decode=JSON_ROWS)
@@ -115,8 +116,8 @@ def test_a_pause_amid_many_small_batches_loses_and_repeats_nothing(lake: SparkSe
     assert lake.table(feed.table).count() == 1200
 
 
-def test_a_topic_that_was_recreated_during_a_pause_is_not_read_on(lake: SparkSession, feed: Feed) -> None:
-    """The new topic has more records than the feed's position, so Spark would continue in the middle of them."""
+def test_a_resume_is_refused_if_the_topic_was_recreated_during_the_pause(lake: SparkSession, feed: Feed) -> None:
+    """The new topic has more records than the feed's position, so Spark would silently skip the first of them."""
     feed.create_topic(partitions=1)
     feed.send(records(50))
     pipeline = feed.pipeline(source=feed.source(), decode=JSON_ROWS)
@@ -132,7 +133,7 @@ def test_a_topic_that_was_recreated_during_a_pause_is_not_read_on(lake: SparkSes
     assert lake.table(feed.table).count() == 50
 
 
-def test_a_feed_that_was_moved_during_a_pause_is_left_to_the_next_start(lake: SparkSession, feed: Feed) -> None:
+def test_a_resume_is_refused_if_the_feed_was_moved_during_the_pause(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send(records(50))
     pipeline = feed.pipeline(source=feed.source(), decode=JSON_ROWS)
@@ -148,7 +149,7 @@ def test_a_feed_that_was_moved_during_a_pause_is_left_to_the_next_start(lake: Sp
     assert lake.table(feed.table).count() == 50
 
 
-def test_a_run_that_ends_by_itself_waits_while_it_is_paused(lake: SparkSession, feed: Feed) -> None:
+def test_a_run_with_once_can_be_paused_and_resumed(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send(records(200))
     pipeline = feed.pipeline(source=feed.source(max_records_per_batch=5), decode=JSON_ROWS)
@@ -165,7 +166,7 @@ def test_a_run_that_ends_by_itself_waits_while_it_is_paused(lake: SparkSession, 
     assert pipeline.verify(deep=True).faults == ()
 
 
-def test_a_query_with_state_keeps_it_over_a_pause(lake: SparkSession, feed: Feed) -> None:
+def test_a_query_keeps_its_state_over_a_pause(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send(records(100))
     sql = f"SELECT id % 3 AS rest, count(*) AS n FROM {feed.name} GROUP BY id % 3"
@@ -187,7 +188,7 @@ def test_a_query_with_state_keeps_it_over_a_pause(lake: SparkSession, feed: Feed
     assert {row["rest"]: row["n"] for row in lake.table(feed.table).collect()} == {0: 34, 1: 33, 2: 33}
 
 
-def test_a_table_for_each_topic_is_paused_as_one(lake: SparkSession, feed: Feed) -> None:
+def test_a_pause_stops_all_tables_of_a_job_of_several_topics(lake: SparkSession, feed: Feed) -> None:
     topics = [f"{feed.topic}-{letter}" for letter in "ab"]
     for topic in topics:
         feed.create_topic(partitions=1, topic=topic)

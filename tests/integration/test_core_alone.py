@@ -1,4 +1,4 @@
-"""The core's wheel in a separate environment: landing a topic and verifying it need no plug-in."""
+"""In an environment with only the core's wheel, a feed lands its topic and is verified: no plug-in is needed."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ TRIPS = [{"id": number, "zone": f"z{number % 5}"} for number in range(200)]
 
 
 @pytest.mark.timeout(900)
-def test_the_core_alone_checks_plans_runs_and_verifies(feed: Feed, tmp_path: Path) -> None:
+def test_the_core_without_plug_ins_checks_plans_runs_and_verifies(feed: Feed, tmp_path: Path) -> None:
     folder = tmp_path / "alone"
     folder.mkdir()
     shell = install(folder, extras="spark,read", variables=feed.environment)
@@ -25,7 +25,7 @@ def test_the_core_alone_checks_plans_runs_and_verifies(feed: Feed, tmp_path: Pat
     assert "200" in shell("lakefeed", "plan", file)
     assert "200 rows" in shell("lakefeed", "run", file, "--once")
     assert "each record once" in shell("lakefeed", "verify", file)
-    # The errors name the extra that has the missing plug-in.
+    # A command that needs a missing plug-in is an error with the command that installs the plug-in.
     assert install_command("local") in shell("lakefeed", "topics", "produce", feed.topic, status=2)
     notified = feed.write_file(notify={"targets": {}})
     assert install_command("observe") in shell("lakefeed", "check", str(notified), status=2)

@@ -28,7 +28,7 @@ DATA = {"data": {"PutObject": FILES}}
 def run(
     lake: SparkSession, feed: Feed, *, count: int = BATCHES, **blocks: Any
 ) -> tuple[RunSummary, list[FinishedBatch]]:
-    """Run a feed of `count` batches, which write one file in each of 3 partitions; return its summary and batches."""
+    """Run a feed for `count` batches, each of which writes 3 files; return the summary of the run and its batches."""
     feed.create_topic(partitions=FILES)
     values = feed.avro(rows(0, count * 30))
     for partition in range(FILES):
@@ -52,7 +52,7 @@ def calls(batch: FinishedBatch) -> dict[str, dict[str, int]]:
 
 
 def nothing_is_lost(summary: RunSummary, batches: list[FinishedBatch]) -> None:
-    """Check that start-up and batches account for all requests of the run to its table and checkpoint."""
+    """Check that the requests of the start and of the batches add up to all requests of the run."""
     parts: list[S3Requests | BatchRequests] = [summary.startup_requests]
     parts += [batch.requests for batch in batches if batch.requests]
     assert sum(part.total for part in parts) == summary.requests.total
@@ -60,18 +60,18 @@ def nothing_is_lost(summary: RunSummary, batches: list[FinishedBatch]) -> None:
     assert summary.requests.total <= sum(summary.s3_requests.values())
 
 
-def test_iceberg_makes_a_request_a_file_and_five(lake: SparkSession, feed: Feed) -> None:
+def test_an_iceberg_batch_makes_one_request_per_file_and_five_more(lake: SparkSession, feed: Feed) -> None:
     summary, batches = run(lake, feed)
     assert len(batches) == BATCHES
     for batch in batches[1:]:
-        # The manifest, the manifest list, the metadata file.
+        # A commit puts three metadata objects: the manifest, the manifest list and the metadata file.
         assert calls(batch) == {**LOGS, **DATA, "metadata": {"PutObject": 3}}
     nothing_is_lost(summary, batches)
     assert summary.files == BATCHES * FILES
     assert sorted(row["id"] for row in feed.rows()) == list(range(BATCHES * 30))
 
 
-def test_iceberg_sees_what_others_have_committed(lake: SparkSession, feed: Feed) -> None:
+def test_a_feed_appends_to_a_table_that_other_writers_have_changed(lake: SparkSession, feed: Feed) -> None:
     run(lake, feed, count=3)
     lake.sql(f"DELETE FROM {feed.table} WHERE id < 10")
     with open_table(feed.table, connections=feed.connections).update_spec() as change:
@@ -84,14 +84,14 @@ def test_iceberg_sees_what_others_have_committed(lake: SparkSession, feed: Feed)
     assert sorted(row.id for row in lake.table(feed.table).collect()) == expected
 
 
-def test_parquet_makes_a_request_a_file_and_three(lake: SparkSession, feed: Feed) -> None:
+def test_a_parquet_batch_makes_one_request_per_file_and_three_more(lake: SparkSession, feed: Feed) -> None:
     path = f"s3a://{feed.stack.bucket}/parquet/{feed.name}"
     summary, batches = run(lake, feed, sink={"parquet": {"path": path}})
     assert len(batches) == BATCHES
     for batch in batches[1:]:
         assert calls(batch) == {**LOGS, **DATA, "sink_log": {"PutObject": 1}}
     nothing_is_lost(summary, batches)
-    # The sink's log has the objects' sizes, although no request asked the store for them.
+    # The sink's log has the right sizes of the data files, although no request asked the store for a size.
     found = lake.read.parquet(path)
     assert sorted(row.id for row in found.collect()) == list(range(BATCHES * 30))
     listed = lake.read.format("binaryFile").option("pathGlobFilter", "*.parquet").load(path).select("path", "length")
@@ -107,7 +107,7 @@ def test_parquet_makes_a_request_a_file_and_three(lake: SparkSession, feed: Feed
 
 @pytest.fixture(params=[None, ROCKSDB], ids=["in memory", "RocksDB"])
 def plain(lake: SparkSession, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
-    """Yield a session without a setting for the number of state partitions, with one of Spark's state stores."""
+    """Yield a session with one of Spark's state stores, and without a setting for the number of shuffle partitions."""
     parts = str(lake.conf.get(PARTS))
     lake.conf.unset(PARTS)
     if request.param:
@@ -117,21 +117,21 @@ def plain(lake: SparkSession, request: pytest.FixtureRequest) -> Iterator[SparkS
     lake.conf.set(PARTS, parts)
 
 
-def test_state_makes_a_request_a_part(plain: SparkSession, feed: Feed) -> None:
+def test_a_batch_with_state_makes_one_request_per_state_partition(plain: SparkSession, feed: Feed) -> None:
     sql = f"SELECT zone, count(*) AS rows FROM {feed.name} GROUP BY zone"
     sink: dict[str, Any] = {"sink": {"memory": {}}, "transform": {"sql": sql, "output_mode": "complete"}}
     _, batches = run(plain, feed, count=5, **sink)
     assert len(batches) == 5
-    # Two partitions for each of the two cores, which also read and shuffle, instead of Spark's 200.
+    # By default lakefeed uses two state partitions for each core, here four in total, instead of Spark's 200.
     for batch in batches[1:]:
         made = calls(batch)
-        # Spark's clean-up of old state lists it once a minute, at any time.
+        # Spark lists the state once a minute to remove old files, so any batch may have such a request.
         made["state"].pop("ListObjectsV2", None)
         assert made == {**LOGS, "state": {"PutObject": 4}}
     assert PARTS not in plain.conf.getAll
 
 
-def test_partitioned_parquet_counts_as_the_same_feed(lake: SparkSession, feed: Feed) -> None:
+def test_requests_of_partitioned_parquet_count_as_data_of_the_feed(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send(feed.avro(rows(0, 14)))
     path = f"s3a://{feed.stack.bucket}/parquet/{feed.name}"
@@ -141,7 +141,7 @@ def test_partitioned_parquet_counts_as_the_same_feed(lake: SparkSession, feed: F
     assert lake.read.parquet(path).count() == 14
 
 
-def test_a_batch_over_its_budget_is_reported_and_landed(lake: SparkSession, feed: Feed) -> None:
+def test_a_batch_over_its_request_budget_is_reported_and_landed(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send(feed.avro(rows(0, 10)))
     summary, batches = again(lake, feed.pipeline(budget={"s3_requests_per_batch": 5}))
@@ -164,13 +164,15 @@ def exception_of(call: Callable[[], object]) -> str:
     return str(raised.value.java_exception.getClass().getSimpleName())
 
 
-def test_existing_file_is_not_overwritten(lake: SparkSession, stack: Endpoints) -> None:
+def test_an_existing_file_is_not_overwritten(lake: SparkSession, stack: Endpoints) -> None:
     files, path = file_system(lake, f"s3a://{stack.bucket}/plain/{uuid.uuid4().hex}")
     files.create(path, False).close()
     assert exception_of(lambda: files.create(path, False)) == "FileAlreadyExistsException"
 
 
-def test_a_data_file_costs_one_request_and_its_size_none(lake: SparkSession, stack: Endpoints) -> None:
+def test_writing_a_data_file_costs_one_request_and_asking_for_its_size_none(
+    lake: SparkSession, stack: Endpoints
+) -> None:
     files, path = file_system(lake, f"s3a://{stack.bucket}/once/part-00000-{uuid.uuid4()}-c000.parquet")
     before = s3_requests(lake)
     stream = files.create(path, False)
@@ -180,7 +182,7 @@ def test_a_data_file_costs_one_request_and_its_size_none(lake: SparkSession, sta
     after = s3_requests(lake) - before
     assert after.as_dict()["calls"] == {"data": {"PutObject": 1}}
     assert after.bytes_out >= 1000
-    # The size of a deleted file is not remembered, nor that of a file whose writer gave up.
+    # The remembered size must not make a file seem to exist if it was deleted, or if its writer aborted.
     files.delete(path, False)
     assert exception_of(lambda: files.getFileStatus(path)) == "FileNotFoundException"
     stream = files.create(path, False)
@@ -190,12 +192,12 @@ def test_a_data_file_costs_one_request_and_its_size_none(lake: SparkSession, sta
     assert exception_of(lambda: files.getFileStatus(path)) == "FileNotFoundException"
 
 
-def test_a_checkpoint_is_claimed_once(lake: SparkSession, stack: Endpoints) -> None:
+def test_only_one_driver_claims_a_checkpoint(lake: SparkSession, stack: Endpoints) -> None:
     location = f"s3a://{stack.bucket}/claims/{uuid.uuid4().hex}"
     claim = Claim(lake, location, Owner(feed="a", sink="iceberg lake.a.t"))
     Claim(lake, location, Owner(feed="a", sink="iceberg lake.a.t"))
     with pytest.raises(CheckpointMismatch, match="belongs to feed 'a'"):
         Claim(lake, location, Owner(feed="b", sink="iceberg lake.b.t"))
-    # A race: both drivers saw no claim, and the store lets only one of them create it.
+    # Two drivers that both found no claim try to create it; the store lets only the first create it.
     assert claim._create("race.json", "first", overwrite=False)
     assert not claim._create("race.json", "second", overwrite=False)

@@ -1,4 +1,4 @@
-"""The Python API: ordinary DataFrames as input and output."""
+"""The Python API reads topics into DataFrames, and writes DataFrames into tables."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from tests.support.feed import Feed, trips
 
 @pytest.fixture
 def sent(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> Feed:
-    """Return a feed with 300 records in 3 partitions; the environment names the stack's servers."""
+    """Send 300 records to 3 partitions; return the feed. The environment variables name the stack's servers."""
     feed.export(monkeypatch)
     feed.create_topic(partitions=3)
     for partition in range(3):
@@ -25,21 +25,21 @@ def ids(rows: list[Any]) -> list[int]:
 
 
 @pytest.mark.quick
-def test_a_batch_of_the_whole_topic(lake: SparkSession, sent: Feed) -> None:
+def test_read_topic_returns_the_whole_topic(lake: SparkSession, sent: Feed) -> None:
     frame = lf.read_topic(lake, sent.topic, stream=False)
     assert not frame.isStreaming
     assert frame.columns == ["id", "zone", "kafka_partition", "kafka_offset"]
     assert ids(frame.collect()) == list(range(300))
 
 
-def test_a_batch_of_offset_ranges(lake: SparkSession, sent: Feed) -> None:
+def test_read_topic_returns_only_the_given_offset_ranges(lake: SparkSession, sent: Feed) -> None:
     ranges = [lf.OffsetRange(sent.topic, 0, 10, 20), lf.OffsetRange(sent.topic, 2, 0, 5)]
     frame = lf.read_topic(lake, sent.topic, ranges=ranges)
     assert ids(frame.collect()) == [*range(10, 20), *range(200, 205)]
 
 
 @pytest.mark.quick
-def test_a_stream_into_a_table_and_a_restart(lake: SparkSession, sent: Feed) -> None:
+def test_a_stream_into_a_table_resumes_after_a_restart(lake: SparkSession, sent: Feed) -> None:
     def land() -> None:
         stream = lf.read_topic(lake, sent.topic, max_records_per_batch=100).where("id % 2 = 0")
         assert stream.isStreaming
@@ -60,12 +60,12 @@ def test_a_stream_into_a_table_and_a_restart(lake: SparkSession, sent: Feed) -> 
     assert ids(sent.rows()) == list(range(0, 400, 2))
 
 
-def test_a_batch_into_a_table(lake: SparkSession, sent: Feed) -> None:
+def test_write_table_writes_a_batch_into_a_table(lake: SparkSession, sent: Feed) -> None:
     assert lf.write_table(lf.read_topic(lake, sent.topic, stream=False), sent.table) is None
     assert ids(sent.rows()) == list(range(300))
 
 
-def test_raw_and_json_by_the_words_of_the_pipeline_file(lake: SparkSession, sent: Feed) -> None:
+def test_read_topic_accepts_the_decode_names_of_the_pipeline_file(lake: SparkSession, sent: Feed) -> None:
     raw = lf.read_topic(lake, sent.topic, stream=False, decode="raw")
     assert raw.columns == ["value"]
     assert {bytes(row["value"])[0] for row in raw.collect()} == {0}
@@ -84,7 +84,7 @@ def test_wrong_arguments_are_refused(lake: SparkSession, sent: Feed, monkeypatch
         lf.read_topic(lake, sent.topic, options={"kafka.max.pol.records": 1})
 
 
-def test_a_checkpoint_is_for_one_feed(lake: SparkSession, sent: Feed) -> None:
+def test_a_checkpoint_of_another_feed_is_refused(lake: SparkSession, sent: Feed) -> None:
     query = lf.write_table(
         lf.read_topic(lake, sent.topic), sent.table, checkpoint=sent.checkpoint, trigger="available-now"
     )
@@ -94,10 +94,10 @@ def test_a_checkpoint_is_for_one_feed(lake: SparkSession, sent: Feed) -> None:
         lf.write_table(lf.read_topic(lake, sent.topic), f"{sent.table}_b", checkpoint=sent.checkpoint)
 
 
-def test_every_partition_transform_takes_values_at_its_limits(
+def test_every_partition_transform_accepts_extreme_values(
     lake: SparkSession, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With null, NaN, infinity, the first and the last date, no record may be stuck because of its partition."""
+    """Null, NaN, infinity, and the first and the last date must not make the write of a partition fail."""
     feed.export(monkeypatch)
     values = {
         "bool": ("BOOLEAN", ["true", "false"], []),
@@ -106,7 +106,7 @@ def test_every_partition_transform_takes_values_at_its_limits(
         "float": ("FLOAT", ["'NaN'", "'-Infinity'"], []),
         "double": ("DOUBLE", ["'NaN'", "'Infinity'"], []),
         "dec": ("DECIMAL(4, 2)", ["-99.99", "99.99"], ["bucket(4, {})"]),
-        # Truncated to a multiple of 0.10, -99.99 would have a digit too many.
+        # -99.90, not -99.99: truncated to a multiple of 0.10 that is -100.00, which has too many digits for the type.
         "low": ("DECIMAL(4, 2)", ["-99.90", "99.99"], ["truncate(10, {})"]),
         "text": ("STRING", ["''", "'a/b=c\\n \u20ac\U0001f600'"], ["bucket(4, {})", "truncate(1, {})"]),
         "bin": ("BINARY", ["X''", "X'00ff80'"], ["bucket(4, {})", "truncate(1, {})"]),
@@ -119,7 +119,7 @@ def test_every_partition_transform_takes_values_at_its_limits(
     columns: dict[str, tuple[str, list[str]]] = {}
     transforms = []
     for name, (kind, limits, functions) in values.items():
-        # Iceberg allows one transform of time per column.
+        # Iceberg allows only one time transform per column, so each transform gets a column with the same values.
         for number, function in enumerate(["{}", *functions]):
             columns[f"{name}{number}"] = kind, limits
             transforms.append(function.format(f"{name}{number}"))

@@ -1,4 +1,4 @@
-"""Records that cannot become rows: rows + dead letters + skipped = records, in each partition, in all cases."""
+"""Dead letters: in each case and each partition, rows + dead letters + skipped records = records."""
 
 import base64
 import json
@@ -34,7 +34,9 @@ def positions(rows: list[dict[str, Any]]) -> list[tuple[int, int]]:
 
 
 @pytest.mark.quick
-def test_a_broken_record_becomes_a_dead_letter_and_the_others_rows(lake: SparkSession, feed: Feed) -> None:
+def test_a_broken_record_becomes_a_dead_letter_and_the_other_records_become_rows(
+    lake: SparkSession, feed: Feed
+) -> None:
     feed.create_topic()
     good = feed.avro(trips(0, 300))
     broken = [b"", b"\x01garbage", good[0][:7], b"\x00\x7f\xff\xff\xff\x02", good[1] + b"x"]
@@ -63,7 +65,7 @@ def test_a_broken_record_becomes_a_dead_letter_and_the_others_rows(lake: SparkSe
     assert commit.fence is not None
 
 
-def test_batches_without_dead_letters_write_nothing_for_them(lake: SparkSession, feed: Feed) -> None:
+def test_batches_without_dead_letters_make_no_request_for_dead_letters(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic()
     feed.send(feed.avro(trips(0, 100)))
     feed.pipeline(dead_letters={"table": dead(feed)}).run(spark=lake, once=True)
@@ -71,7 +73,7 @@ def test_batches_without_dead_letters_write_nothing_for_them(lake: SparkSession,
 
 
 @pytest.mark.quick
-def test_expectations_drop_keep_apart_and_stop(lake: SparkSession, feed: Feed) -> None:
+def test_expectations_drop_rows_or_make_dead_letters(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic()
     feed.send([*feed.avro(trips(0, 100)), None])
     expect = {
@@ -105,7 +107,7 @@ def test_feed_beyond_its_error_budget_stops_before_it_lands_rows(lake: SparkSess
     assert (summary.rows, summary.dead_letters) == (97, 3)
 
 
-def test_a_budget_of_a_window_counts_the_batches_before_a_restart_too(lake: SparkSession, feed: Feed) -> None:
+def test_the_error_budget_of_a_window_includes_batches_before_a_restart(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic()
     blocks = {
         "decode": REGISTRY,
@@ -126,14 +128,15 @@ def test_dead_letters_lost_to_a_crash_are_written_at_the_next_start(lake: SparkS
     feed.send([*feed.avro(trips(0, 50)), b"\x01", b"\x02"])
     blocks = {"decode": REGISTRY, "dead_letters": {"table": dead(feed)}}
     feed.pipeline(**blocks).run(spark=lake, once=True)
-    # The state after a kill between the two commits.
+    # Dropping the table of dead letters simulates a kill between the commit of the rows and that of the letters.
     lake.sql(f"DROP TABLE {dead(feed)} PURGE")
     feed.pipeline(**blocks).run(spark=lake, once=True)
     assert len(letters(feed)) == 2
     before = s3_requests(lake)
     feed.pipeline(**blocks).run(spark=lake, once=True)
     made = s3_requests(lake) - before
-    # The commit check would also prevent a second commit, but its data files would already be written.
+    # No data file is written a second time. The commit check alone would refuse a second commit only after its data
+    # files were written.
     assert ("PutObject", "data") not in {(each.operation, each.key_class) for each in made.counts if each.requests}
     assert len(letters(feed)) == 2
     assert len(feed.rows()) == 50
@@ -157,7 +160,7 @@ def test_parquet_letters_lost_to_a_crash_are_written_with_the_replayed_batch(lak
 
 
 @pytest.mark.quick
-def test_a_second_driver_takes_over_and_the_first_can_commit_nothing_more(lake: SparkSession, feed: Feed) -> None:
+def test_a_driver_commits_nothing_after_a_second_driver_has_taken_over(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic()
     feed.send(feed.avro(trips(0, 10)))
     pipeline = feed.pipeline()
@@ -174,7 +177,9 @@ def test_a_second_driver_takes_over_and_the_first_can_commit_nothing_more(lake: 
 
 
 @pytest.mark.quick
-def test_replay_lands_what_can_be_read_now_and_a_second_one_adds_nothing(lake: SparkSession, feed: Feed) -> None:
+def test_a_replay_lands_letters_that_have_become_valid_and_a_second_replay_lands_none(
+    lake: SparkSession, feed: Feed
+) -> None:
     feed.create_topic()
     feed.send([*feed.avro(trips(0, 100)), b"\x01", b""])
     blocks: dict[str, Any] = {
@@ -226,7 +231,7 @@ def test_interrupted_replay_is_completed_by_the_next_one(
         pipeline.replay(choice, spark=lake, step=cut_off_at(cut_after.partition(",")[0]))
     assert sum(each["replay"] is not None for each in pipeline.feed.dead_letters().find(choice)) == 10
     if cut_after == "landed, long ago":
-        # Upkeep has expired the replay's snapshot meanwhile.
+        # Expire the snapshot of the interrupted replay, as upkeep may do before the next replay.
         IcebergLedger(lake, feed.table, feed.name).land_empty({})
         expire = f"CALL lake.system.expire_snapshots(table => '{feed.table.removeprefix('lake.')}', retain_last => 1"
         lake.sql(f"{expire}, older_than => TIMESTAMP '2999-01-01 00:00:00')").collect()
@@ -270,7 +275,7 @@ def test_commands_list_show_and_drop_dead_letters(lake: SparkSession, feed: Feed
     assert left["dead_letters"][0]["offset"] == 7
 
 
-def test_of_two_replays_at_once_the_later_one_lands_the_letters(lake: SparkSession, feed: Feed) -> None:
+def test_of_two_simultaneous_replays_the_later_one_lands_the_letters(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic()
     feed.send(feed.avro(trips(0, 20)))
     blocks: dict[str, Any] = {"decode": REGISTRY, "dead_letters": {"table": dead(feed)}, "expect": SMALL}

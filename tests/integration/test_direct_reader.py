@@ -29,7 +29,7 @@ def source_of(feed: Feed) -> KafkaSource:
 
 
 def direct_reader(spark: SparkSession, feed: Feed, **policy: Any) -> DirectReader:
-    """Return a reader of the topic's values, as a new run would have it."""
+    """Return a new direct reader of the topic, as a new run creates one."""
     schema = SimpleNamespace(spec=Json(schema="id BIGINT"), refused_ids={})
     policies = RecordPolicy(**policy)
     rows: Any = SimpleNamespace(schema=schema, policy=policies, keep=("offset",), from_decoded=lambda it: it)
@@ -40,14 +40,14 @@ def direct_reader(spark: SparkSession, feed: Feed, **policy: Any) -> DirectReade
 def read(
     spark: SparkSession, feed: Feed, rows: DirectReader, start: int, end: int
 ) -> tuple[dict[int, int | None], Counts]:
-    """Return the ids of a range by offset, and the counts."""
+    """Read a range of offsets; return the ids of its rows by offset, and the counts of its records."""
     ranges = OffsetRanges((OffsetRange(feed.topic, 0, start, end),))
     with BatchOutcomes(spark) as outcomes:
         found = rows.read(spark, ranges, outcomes).collect()
         return {row.kafka_offset: row.id for row in found}, outcomes.counts
 
 
-def test_a_range_gives_its_records_whatever_was_read_before(lake: SparkSession, feed: Feed) -> None:
+def test_any_range_is_read_correctly_after_any_other_range(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send_transactions("cac")
     rows = direct_reader(lake, feed)
@@ -58,7 +58,7 @@ def test_a_range_gives_its_records_whatever_was_read_before(lake: SparkSession, 
         assert counts == Counts(records=len(expected)), (start, end)
 
 
-def test_a_record_that_is_no_row_is_counted_and_left_out(lake: SparkSession, feed: Feed) -> None:
+def test_skipped_records_and_dead_letters_are_counted_and_not_returned(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send([b'{"id": 0}', b"{", None, b'{"id": 3}'])
     found, counts = read(lake, feed, direct_reader(lake, feed, on_error="dead_letter", on_null="skip"), 0, 4)
@@ -66,8 +66,8 @@ def test_a_record_that_is_no_row_is_counted_and_left_out(lake: SparkSession, fee
     assert counts == Counts(records=4, dead_letters=1, skipped=1)
 
 
-def test_fields_that_no_column_takes_are_counted_alike_on_both_paths(lake: SparkSession, feed: Feed) -> None:
-    """The run, the ledger and verify agree; dead letters and skipped records have no row, so they do not count."""
+def test_both_paths_count_fields_without_a_column_alike(lake: SparkSession, feed: Feed) -> None:
+    """Only rows count, not dead letters and skipped records; the run, the ledger and verify show the same count."""
     feed.create_topic(partitions=2)
     feed.send([b'{"id": 0}', b'{"id": 1, "more": 2}', b'{"id": 2, "ID": 3, "x": {"y": [1]}}', b"{"], partition=0)
     feed.send([b'{"id": "x", "more": 1}', None, b'{"id": 4, "": null}', b'{"id": 5}'], partition=1)
@@ -90,7 +90,7 @@ def test_fields_that_no_column_takes_are_counted_alike_on_both_paths(lake: Spark
         assert note == "3 rows: their records have JSON fields that have no column"
 
 
-def test_a_range_whose_records_are_removed_is_refused(lake: SparkSession, feed: Feed) -> None:
+def test_a_range_with_removed_records_is_refused(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send_ids(range(10))
     feed.remove_records(4)
@@ -110,10 +110,10 @@ def test_a_range_beyond_the_end_of_the_topic_is_refused(lake: SparkSession, feed
         beyond.collect()
 
 
-def test_a_run_has_no_records_of_a_topic_that_an_earlier_one_has_read(lake: SparkSession, feed: Feed) -> None:
+def test_a_run_gets_no_prefetched_records_of_a_recreated_topic(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send_ids(range(10))
-    # The reader keeps its consumer, which has already fetched the other records.
+    # After this read, the reader's consumer has already fetched the remaining records of the old topic.
     assert read(lake, feed, direct_reader(lake, feed), 0, 5)[0] == {offset: offset for offset in range(5)}
     feed.recreate_topic()
     feed.send_ids(range(100, 110))
@@ -121,14 +121,14 @@ def test_a_run_has_no_records_of_a_topic_that_an_earlier_one_has_read(lake: Spar
 
 
 def kept_consumers(spark: SparkSession) -> int:
-    """Return the number of consumers that the JVM keeps for a next batch."""
+    """Return the number of open consumers that the JVM keeps for later batches."""
     java: Any = spark._jvm
     kept = java.java.lang.Class.forName("io.lakefeed.kafka.PartitionConsumer").getDeclaredField("KEPT")
     kept.setAccessible(True)
     return len(kept.get(None))
 
 
-def test_a_run_that_has_ended_keeps_no_consumer(lake: SparkSession, feed: Feed) -> None:
+def test_no_consumer_stays_open_after_a_run(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=2)
     for partition in range(2):
         feed.send([b'{"id": 1}'] * 50, partition=partition)
@@ -151,7 +151,7 @@ def made_consumers(spark: SparkSession) -> int:
     return int(sequence.get(None))
 
 
-def test_a_consumer_reads_one_partition_after_another_where_there_are_many(lake: SparkSession, feed: Feed) -> None:
+def test_a_consumer_is_reused_for_other_partitions_if_there_are_many(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=140)
     for partition in range(140):
         feed.send([json.dumps({"id": partition}).encode(), b'{"id": -1}'], partition=partition)
@@ -169,6 +169,6 @@ def test_a_consumer_reads_one_partition_after_another_where_there_are_many(lake:
     before = made_consumers(lake)
     assert read_of(range(80, 100)) == {(0, number) for number in range(80, 100)}
     assert made_consumers(lake) == before
-    # Consumers that have changed their partition can also return to an earlier one.
+    # A consumer that has moved to another partition can also return to a partition that it has read before.
     time.sleep(0.6)
     assert read_of(range(140)) == {(0, number) for number in range(140)}

@@ -48,7 +48,7 @@ FULL: tuple[str, ...] = ()
 FOLLOWED = [
     page
     for page in PAGES
-    if page.name != "tutorial.md"  # test_tutorial.py follows it.
+    if page.name != "tutorial.md"  # test_tutorial.py runs the tutorial.
     and any(block.is_run and block.test is None and block.language != "yaml" for block in blocks_of(page))
 ]
 
@@ -78,7 +78,7 @@ def trips(stack: Endpoints, lake: SparkSession) -> None:
 def surroundings(
     trips: None, feed: Feed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lake: SparkSession
 ) -> Iterator[dict[str, Any]]:
-    """Prepare the shell of a reader: the environment names the stack's servers, pipeline.yaml is in the folder."""
+    """Prepare a reader's working folder with pipeline.yaml, and environment variables that name the stack's servers."""
     feed.export(monkeypatch)
     monkeypatch.chdir(tmp_path)
     for name in ("docs", "examples"):
@@ -102,7 +102,7 @@ def table(surroundings: dict[str, Any], lake: SparkSession) -> None:
 def reader(
     surroundings: dict[str, Any], stack: Endpoints, lake: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Reader:
-    """Return a reader whose feed has landed its topic, with some dead letters; 50 more records have come since."""
+    """Return a reader whose feed has landed its topic with some dead letters, and whose topic has 50 newer records."""
     monkeypatch.setenv("COLUMNS", "120")
     file = tmp_path / "pipeline.yaml"
     file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | SHOWN))
@@ -129,13 +129,15 @@ def _records(lake: SparkSession, stack: Endpoints) -> DataFrame:
 
 
 @pytest.mark.parametrize("module", ["dataframes", "pipeline", "clients.spark.session", "clients.iceberg.reader"])
-def test_the_examples_of_the_docstrings(module: str, table: None) -> None:
+def test_examples_in_docstrings_work(module: str, table: None) -> None:
     found = doctest.testmod(importlib.import_module(f"lakefeed.{module}"), report=True)
     assert found.attempted > 0
     assert found.failed == 0
 
 
-def test_the_page_on_python(surroundings: dict[str, Any], lake: SparkSession, tmp_path: Path) -> None:
+def test_the_examples_of_the_page_on_python_work(
+    surroundings: dict[str, Any], lake: SparkSession, tmp_path: Path
+) -> None:
     reader = Reader(tmp_path, dict(os.environ), surroundings)
     assert reader.follow(blocks_of(ROOT / "docs" / "python.md")) == []
     assert reader.names["some"].count() == 110 + 213

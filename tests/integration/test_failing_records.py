@@ -1,4 +1,4 @@
-"""A transform fails at a record: the error names it, nothing is committed, and the feed resumes without the record."""
+"""A transform fails at a record: the error names the record, nothing is committed, and the feed can resume."""
 
 import json
 from typing import Any
@@ -16,12 +16,12 @@ DECODE = {"json": {"schema_ddl": "id BIGINT, text STRING"}, "metadata": ["partit
 SECRET = "hunter2"
 
 
-def test_the_record_is_named_without_its_values(
+def test_the_error_of_a_failing_record_names_its_position_and_no_value(
     lake: SparkSession, feed: Feed, capfd: pytest.CaptureFixture[str]
 ) -> None:
     feed.create_topic(partitions=2)
     transform = {"sql": f"SELECT id, 100 / CAST(text AS INT) AS share, kafka_partition, kafka_offset FROM {feed.name}"}
-    # This text is also that of a server's exception, but the run must not wait for any server.
+    # The record's text looks like a server's exception, but the run must not wait for a server because of it.
     texts = ["1", "2", "4", f"{SECRET}: java.net.ConnectException: Connection refused", "5"]
     values = [json.dumps({"id": id_, "text": text}).encode() for id_, text in enumerate(texts)]
     feed.send(values[:3], partition=0)
@@ -30,7 +30,7 @@ def test_the_record_is_named_without_its_values(
     with pytest.raises(JobFailed) as failed:
         feed.pipeline(decode=DECODE, transform=transform).run(spark=lake, once=True)
     assert failed.value.what == f"the batch fails at {feed.topic}-1 offset 3; nothing of it is written"
-    # tests/unit/messages/test_printable.py tests the rest of the text: the types and the expression.
+    # tests/unit/messages/test_printable.py tests the rest of the error: the types and the expression.
     assert failed.value.where is not None
     assert failed.value.where.startswith(f"feed {feed.name}, [CAST_INVALID_INPUT]")
     assert failed.value.hint is not None
@@ -45,7 +45,7 @@ def test_the_record_is_named_without_its_values(
     assert landed == [*((0, each) for each in range(3)), (1, 0), (1, 1), (1, 2), (1, 4)]
 
 
-def test_a_row_without_a_partition_is_named_with_its_record(lake: SparkSession, feed: Feed) -> None:
+def test_the_error_of_a_row_without_a_partition_names_its_record(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     prices = ["1.00", "-99.90", "99.99", "-99.99", "0.00"]
     feed.send([json.dumps({"id": id_, "price": float(price)}).encode() for id_, price in enumerate(prices)])
@@ -65,10 +65,10 @@ def test_a_row_without_a_partition_is_named_with_its_record(lake: SparkSession, 
 
 
 @pytest.mark.parametrize("mode", ["append", "upsert"])
-def test_records_that_a_batch_fails_at_are_isolated_as_dead_letters(
+def test_records_that_make_a_batch_fail_become_dead_letters(
     lake: SparkSession, feed: Feed, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
-    """Even if the driver dies between the commit of the rows and that of the letters."""
+    """The dead letters are written even if the driver dies between the commit of the rows and that of the letters."""
     feed.create_topic(partitions=2)
     lake.sql(f"CREATE NAMESPACE IF NOT EXISTS {feed.catalog}.{feed.name}")
     lake.sql(f"CREATE TABLE {feed.table} (id BIGINT, share DOUBLE, unused STRING)")
@@ -108,8 +108,8 @@ def test_records_that_a_batch_fails_at_are_isolated_as_dead_letters(
 
 
 @pytest.mark.parametrize("mode", ["append", pytest.param("upsert", marks=pytest.mark.slow)])
-def test_a_time_whose_hour_iceberg_cannot_count_is_a_dead_letter(lake: SparkSession, feed: Feed, mode: str) -> None:
-    """The row would be in the partition of a time before 1970, where a filter does not look for it."""
+def test_a_timestamp_too_late_for_an_hour_partition_is_a_dead_letter(lake: SparkSession, feed: Feed, mode: str) -> None:
+    """Iceberg's hour would overflow and put the row into a partition before 1970, where no filter finds the row."""
     feed.create_topic(partitions=1)
     last = (2**31 * 3_600_000_000) - 1
     moments = [0, last, last + 1, 2**63 - 1, -(2**31) * 3_600_000_000 + 1, -(2**63), None]
@@ -132,8 +132,8 @@ def test_a_time_whose_hour_iceberg_cannot_count_is_a_dead_letter(lake: SparkSess
     assert all("after the year 246953" in reason for reason in letters.values())
 
 
-def test_a_group_whose_hour_iceberg_cannot_count_is_refused(lake: SparkSession, feed: Feed) -> None:
-    """Several records make a group, so none of them becomes a dead letter."""
+def test_a_group_with_a_timestamp_too_late_for_an_hour_partition_is_refused(lake: SparkSession, feed: Feed) -> None:
+    """A group has several records, so lakefeed cannot blame a single record and make it a dead letter."""
     feed.create_topic(partitions=1)
     feed.send([json.dumps({"id": 1, "n": 2**31 * 3_600_000_000}).encode()])
     blocks: dict[str, Any] = {
@@ -150,10 +150,10 @@ def test_a_group_whose_hour_iceberg_cannot_count_is_refused(lake: SparkSession, 
 
 
 @pytest.mark.parametrize("kind", ["table", "topic"])
-def test_a_replay_lands_what_works_and_leaves_the_rest_with_todays_reason(
+def test_a_replay_lands_valid_letters_and_updates_the_reason_of_the_others(
     lake: SparkSession, feed: Feed, kind: str
 ) -> None:
-    """In all cases: a letter fails in decoding, in the transform, or at the table."""
+    """Letters stay dead in each of three ways: the decoder, the transform or the table refuses them."""
     feed.create_topic(partitions=2)
     feed.create_table({"id": LongType(), "u": UUIDType()})
     good = "123e4567-e89b-12d3-a456-426614174000"
@@ -194,8 +194,8 @@ def test_a_replay_lands_what_works_and_leaves_the_rest_with_todays_reason(
     assert not feed.pipeline(**blocks).verify().faults
 
 
-def test_a_letter_whose_schema_is_refused_stays_a_letter(lake: SparkSession, feed: Feed) -> None:
-    """Its schema is refused late, when the replay computes its rows."""
+def test_a_replayed_letter_with_a_refused_schema_stays_a_dead_letter(lake: SparkSession, feed: Feed) -> None:
+    """The schema of the letter is refused late, when the replay computes the letter's row."""
     feed.create_topic(partitions=1)
     later: dict[str, Any] = {**TRIP, "fields": [*TRIP["fields"], {"name": "more", "type": "int"}]}
     unusable = {**later, "fields": [*later["fields"], {"name": "ZONE", "type": "int"}]}

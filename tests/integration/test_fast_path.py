@@ -1,4 +1,4 @@
-"""The fast path and the general one give the same rows, metrics, dead letters, counts, and files for all readers."""
+"""Fast path and general path give the same rows, dead letters, metrics and counts, and files that all readers read."""
 
 import io
 import math
@@ -51,7 +51,7 @@ def edges(count: int) -> list[dict[str, Any]]:
             "id": (1 << 63) - 1 if number == 7 else number,
             "ratio": RATIOS[number % len(RATIOS)],
             "share": struct.unpack("f", struct.pack("f", number / 7))[0],
-            # One huge text, and in other rows texts of which most are unique.
+            # One row has a huge text; of the other texts most are unique.
             "text": TEXTS[-1] if number == 11 else None if number % 9 == 0 else f"{TEXTS[number % 5]}{number % 700}",
             "flag": number % 3 == 0,
             "small": -(1 << 31) if number == 5 else number % 40,
@@ -103,7 +103,7 @@ def landed(
     }
 
 
-def test_both_paths_land_the_same_and_every_reader_reads_it(lake: SparkSession, feed: Feed) -> None:
+def test_both_paths_land_the_same_rows_and_every_reader_reads_them(lake: SparkSession, feed: Feed) -> None:
     any_time = {"message.timestamp.after.max.ms": str((1 << 63) - 1)}
     Topics(feed.stack.bootstrap_servers).create(feed.topic, partitions=2, config=any_time)
     values: list[bytes | None] = [*feed.avro(edges(3_000), schema=EDGES)]
@@ -155,12 +155,12 @@ def test_rows_without_a_transform_reach_the_writer_uncopied_and_unchanged(lake: 
     [flat, _, partitioned, _] = write_plans(lake, feed.name)
     assert "BatchScan decoded records" in flat
     assert "Project" not in flat
-    # Here the rows are copied, because a shuffle requires copies.
+    # Into a partitioned table the rows are copied, because the shuffle requires copies.
     assert "Project" in partitioned
 
 
 def parquet_files(spark: SparkSession, feed: Feed, path: str) -> tuple[list[str], dict[str, list[Any]], int]:
-    """Land the topic as Parquet on one path; return the rows, the footers by directory, and the count of our files."""
+    """Land the topic as Parquet on one path; return rows, footers by folder, and the number of files of our encoder."""
     folder = f"s3a://{feed.stack.bucket}/{feed.name}/{path}"
     sql = (
         "SELECT *, named_struct('text', text, 'at', at) AS both, "
@@ -193,7 +193,7 @@ def parquet_files(spark: SparkSession, feed: Feed, path: str) -> tuple[list[str]
     return sorted(row.text for row in rows), found, ours
 
 
-def test_parquet_files_are_sparks_but_for_the_encoder(lake: SparkSession, feed: Feed) -> None:
+def test_parquet_files_of_both_paths_differ_only_in_the_encoders_name(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send(feed.avro(edges(2_000), schema=EDGES))
     fast, general = parquet_files(lake, feed, "auto"), parquet_files(lake, feed, "off")
@@ -205,7 +205,9 @@ def test_parquet_files_are_sparks_but_for_the_encoder(lake: SparkSession, feed: 
     assert (fast[2], general[2]) == (2, 0)
 
 
-def test_plan_and_run_name_reader_and_encoder_and_why_they_are_not_lakefeeds(lake: SparkSession, feed: Feed) -> None:
+def test_plan_and_run_name_the_reader_and_encoder_and_why_lakefeeds_are_not_used(
+    lake: SparkSession, feed: Feed
+) -> None:
     feed.create_topic(partitions=1)
     feed.send([b'{"id": 1, "tags": ["a"]}'])
     schema = {"json": {"schema_ddl": "id BIGINT, tags ARRAY<STRING>"}}

@@ -1,4 +1,4 @@
-"""Topics of random Avro schemas, nested ones too, land alike on both paths: rows, dead letters, counts, manifests."""
+"""Topics of random, also nested, Avro schemas give equal rows, dead letters, counts and manifests on both paths."""
 
 import json
 from typing import Any
@@ -81,7 +81,7 @@ def landed(spark: SparkSession, feed: Feed, seeds: range, path: str) -> dict[str
 @pytest.mark.parametrize(
     "seeds", [pytest.param(range(4), id="few"), pytest.param(range(100, 160), id="many", marks=pytest.mark.slow)]
 )
-def test_topics_of_random_schemas_land_alike(lake: SparkSession, feed: Feed, seeds: range) -> None:
+def test_topics_of_random_schemas_land_alike_on_both_paths(lake: SparkSession, feed: Feed, seeds: range) -> None:
     topics = [fill(feed, seed) for seed in seeds]
     fast, general = landed(lake, feed, seeds, "auto"), landed(lake, feed, seeds, "off")
     assert fast.keys() == general.keys() == set(topics)

@@ -1,4 +1,4 @@
-"""Topics with gaps, transaction markers, tombstones and huge records land alike on both paths, as Spark reads them."""
+"""Both paths land what Spark's source reads from topics with gaps, transactions, tombstones and huge records."""
 
 import json
 import os
@@ -45,7 +45,7 @@ def value(number: int, text: str = "t") -> bytes:
 
 
 def fill(feed: Feed) -> list[str]:
-    """Fill two topics; return their names."""
+    """Create a topic of odd records and a compacted topic with gaps; return their names."""
     odd, compacted = f"{feed.name}.odd", f"{feed.name}.compacted"
     topics = Topics(feed.stack.bootstrap_servers)
     topics.create(odd, partitions=5, config={"max.message.bytes": str(2 * HUGE)})
@@ -77,7 +77,7 @@ def read_by_spark(spark: SparkSession, feed: Feed, topics: list[str]) -> dict[Re
 
 
 def wait_for_gaps(spark: SparkSession, feed: Feed, topic: str) -> None:
-    """Wait until the broker has compacted the topic; then disable compaction, so that two readers see the same."""
+    """Wait until the broker has compacted the topic; then disable compaction, so that the topic stays as it is."""
     deadline = time.monotonic() + 120
     while len(read_by_spark(spark, feed, [topic])) >= 200:
         assert time.monotonic() < deadline
@@ -129,7 +129,7 @@ def landed(spark: SparkSession, feed: Feed, topics: list[str], path: str) -> dic
     }
 
 
-def test_both_paths_read_what_sparks_source_reads(lake: SparkSession, feed: Feed) -> None:
+def test_both_paths_read_the_same_records_as_sparks_source(lake: SparkSession, feed: Feed) -> None:
     topics = fill(feed)
     wait_for_gaps(lake, feed, topics[1])
     fast, general = landed(lake, feed, topics, "auto"), landed(lake, feed, topics, "off")
@@ -148,7 +148,7 @@ def test_both_paths_read_what_sparks_source_reads(lake: SparkSession, feed: Feed
 
 
 @pytest.mark.slow
-def test_a_broker_that_is_killed_in_mid_batch_costs_no_record(lake: SparkSession, feed: Feed, tmp_path: Path) -> None:
+def test_no_record_is_lost_if_a_broker_is_killed_in_mid_batch(lake: SparkSession, feed: Feed, tmp_path: Path) -> None:
     own = Stack(tmp_path / "stack")
     try:
         brokers = own.up().bootstrap_servers
@@ -159,7 +159,7 @@ def test_a_broker_that_is_killed_in_mid_batch_costs_no_record(lake: SparkSession
             producer.produce(feed.topic, value(number), partition=number % 2)
             producer.poll(0)
         assert producer.flush(60) == 0
-        # Small fetches, so that a batch needs the broker until its end.
+        # The fetches are small, so that a batch has to ask the broker until its end.
         fetches = {"kafka.max.partition.fetch.bytes": 2_000, "kafka.fetch.max.bytes": 2_000}
         source = feed.source(bootstrap_servers=brokers, max_records_per_batch=20_000, options=fetches)
         pipeline = feed.pipeline(source=source, decode=DECODE, fast_path="auto")
@@ -175,7 +175,7 @@ def test_a_broker_that_is_killed_in_mid_batch_costs_no_record(lake: SparkSession
                 time.sleep(3)
                 own.up()
 
-            # The next batch has begun by then.
+            # After half a second, the next batch has begun: kill the broker then, and start it again.
             restarts.append(threading.Timer(0.5, restart))
             restarts[0].start()
 

@@ -1,4 +1,4 @@
-"""A start requests nothing from S3 twice: a JVM reads each metadata file of an existing table once."""
+"""A start makes no S3 request twice: it reads each metadata file of an existing table once."""
 
 import json
 
@@ -7,14 +7,14 @@ import pytest
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed
 
-# Written are the fence's metadata file, the data file, and the commit's manifest, manifest list and metadata file.
-# Read are the table's metadata file and its manifest list.
+# PutObject: the fence's metadata file, the data file, and the commit's manifest, manifest list and metadata file.
+# GetObject: the table's metadata file and manifest list.
 LEDGER_ALONE = {"PutObject": 5, "GetObject": 2}
 WITH_CHECKPOINT = 21
 
 
 @pytest.mark.parametrize("checkpoint", [False, True])
-def test_a_run_on_an_existing_table_reads_its_metadata_once(feed: Feed, checkpoint: bool) -> None:
+def test_a_run_on_an_existing_table_reads_the_metadata_file_once(feed: Feed, checkpoint: bool) -> None:
     feed.create_topic(partitions=1)
     file = feed.write_file(decode={"json": {"schema_ddl": "id BIGINT"}}, **({} if checkpoint else {"checkpoint": ""}))
     requests: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Tables of other tools, with types and rules that Spark does not show: a row, a dead letter, or a clear refusal."""
+"""Tables of other tools with types and rules that Spark hides: a record lands, is a dead letter, or is refused."""
 
 import json
 
@@ -21,7 +21,7 @@ def checked(feed: Feed) -> str:
 
 
 @pytest.mark.parametrize("mode", ["append", "upsert"])
-def test_values_that_a_column_refuses_are_dead_letters(lake: SparkSession, feed: Feed, mode: str) -> None:
+def test_values_that_a_column_refuses_become_dead_letters(lake: SparkSession, feed: Feed, mode: str) -> None:
     feed.create_table({"id": LongType(), "u": UUIDType(), "f": FixedType(4)})
     feed.create_topic(partitions=1)
     values = [(GOOD, "abcd"), ("not a uuid", "abcd"), (None, None), (GOOD, "abc"), (GOOD.upper(), "wxyz")]
@@ -52,10 +52,10 @@ def test_values_that_a_column_refuses_are_dead_letters(lake: SparkSession, feed:
         ("id INT, a ARRAY<INT>", ["a"], "partition"),
     ],
 )
-def test_a_table_that_iceberg_refuses_is_refused_before_anything_is_made(
+def test_a_table_that_iceberg_would_refuse_is_refused_before_anything_is_created(
     lake: SparkSession, feed: Feed, ddl: str, partition: list[str], says: str
 ) -> None:
-    """The file is refused if it declares the rows' columns; otherwise the start is."""
+    """The file is refused by itself if it declares the columns; otherwise the start of the feed is refused."""
     feed.create_topic(partitions=1)
     sink = {"iceberg": {"table": feed.table, "partition_by": partition}}
     blocks = {"decode": {"json": {"schema_ddl": ddl}}, "sink": sink}
@@ -87,7 +87,7 @@ def test_columns_that_iceberg_refuses_to_add_or_change_are_refused(lake: SparkSe
     assert lake.table(feed.table).columns == ["id", "name", "a"]
 
 
-def test_a_table_with_a_column_of_times_is_refused_by_name(lake: SparkSession, feed: Feed) -> None:
+def test_the_refusal_of_a_table_with_a_time_column_names_the_column(lake: SparkSession, feed: Feed) -> None:
     feed.create_table({"id": LongType(), "t": TimeType()})
     feed.create_topic(partitions=1)
     with pytest.raises(ConfigError, match="time"):
@@ -95,8 +95,8 @@ def test_a_table_with_a_column_of_times_is_refused_by_name(lake: SparkSession, f
     assert "the table's column t has the type time" in checked(feed)
 
 
-def test_a_text_of_a_record_that_no_uuid_or_partition_takes_is_a_dead_letter(lake: SparkSession, feed: Feed) -> None:
-    """Without a transform: the table's types are checked with the record; only the partition's path needs a trial."""
+def test_a_text_that_a_uuid_column_or_a_partition_refuses_is_a_dead_letter(lake: SparkSession, feed: Feed) -> None:
+    """Without a transform, the table's types are checked on the record; only the partition's path is tried out."""
     feed.create_table({"u": UUIDType(), "zone-name": StringType()})
     feed.create_topic(partitions=1)
     values = [(GOOD, "a"), ("1-1-1-1-1", "a"), (None, "long" * 500), (GOOD, "é" * 20), ("", None), (None, None)]

@@ -1,4 +1,4 @@
-"""Feeds into tables of format version 3: upserts with a history and dead letters, an upgrade, and its plan."""
+"""Feeds into tables of format version 3: upserts with history and dead letters, the upgrade of a table, its plan."""
 
 from collections import Counter
 from pathlib import Path
@@ -19,7 +19,7 @@ def version(feed: Feed, table: str) -> int:
     return int(open_table(table, connections=feed.connections).format_version)
 
 
-def test_a_running_feed_of_changes_is_upgraded_and_stays_as_its_model(lake: SparkSession, feed: Feed) -> None:
+def test_an_upsert_feed_equals_its_model_after_an_upgrade_to_version_3(lake: SparkSession, feed: Feed) -> None:
     history = f"{feed.table}_history"
     feed.create_topic(partitions=2)
     model = Model(keys=100, partitions=2)

@@ -32,7 +32,7 @@ def expected(count: int = 20) -> list[dict[str, Any]]:
 
 
 def landed(feed: Feed, spark: SparkSession, **blocks: Any) -> list[dict[str, Any]]:
-    # Run in a new thread, which has no active session.
+    # Run in a new thread, because Spark's active session belongs to a thread, and a run must not depend on it.
     with ThreadPoolExecutor(1) as thread:
         ran = thread.submit(feed.pipeline(**blocks).run, spark=spark, once=True)
         assert ran.result().rows == 20
@@ -49,13 +49,14 @@ def read_by_confluent(feed: Feed) -> list[Any]:
 
 
 @pytest.mark.quick
-def test_protobuf_records_land_and_are_read_back(lake: SparkSession, feed: Feed) -> None:
+def test_protobuf_records_land_and_confluents_client_reads_them(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic()
     records = to_records(
         trips(lake), format="confluent-protobuf", topic=feed.topic, registry=feed.stack.schema_registry_url, schema=TRIP
     )
     assert produce(records, feed.topic, bootstrap_servers=feed.stack.bootstrap_servers).records == 20
-    # Confluent's Python deserialiser requests a descriptor, which this registry ignores: it returns the text.
+    # The reference library decodes the values, not Confluent's Python deserialiser: that requests a descriptor, and
+    # this registry answers with the schema's text.
     trip = message_class({"trip.proto": TRIP}, "nyc.Trip")
     values = [bytes(each.value() or b"") for each in read(feed.stack, feed.topic)]
     assert {value[5] for value in values} == {0}
@@ -86,8 +87,8 @@ def test_json_schema_records_and_keys_land(lake: SparkSession, feed: Feed) -> No
     )
 
 
-def test_a_json_schema_of_the_rows_has_their_names_and_numbers(lake: SparkSession, feed: Feed) -> None:
-    """Including names and numbers that Avro does not allow."""
+def test_a_json_schema_derived_from_rows_keeps_names_and_numbers(lake: SparkSession, feed: Feed) -> None:
+    """The names and numbers include some that Avro does not allow."""
     feed.create_topic(partitions=1)
     registry = feed.stack.schema_registry_url
     rows = lake.sql("SELECT 1.25BD AS `1`, 'x' AS `a b`, 12345678901234567890BD AS large, NULL AS `2`")
@@ -98,7 +99,7 @@ def test_a_json_schema_of_the_rows_has_their_names_and_numbers(lake: SparkSessio
     assert read_by_confluent(feed) == [{"1": 1.25, "a b": "x", "large": 12345678901234567890, "2": None}] * 2
 
 
-def test_a_guessed_schema_is_kept(lake: SparkSession, feed: Feed) -> None:
+def test_a_schema_inferred_from_a_sample_is_kept(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send([json.dumps(row).encode() for row in expected()])
     decode = {"json": {"schema": "sample"}}
@@ -128,8 +129,8 @@ def test_property_names_of_any_kind_land_and_are_read_back(lake: SparkSession, f
     assert all(
         row == {"id": row["id"], **{name: dict.fromkeys(columns, row["id"]) for name in columns}} for row in feed.rows()
     )
-    # A later schema has one more such name, in the table and inside its columns.
-    send([*names, "l a.t`er"], 1, "-later")  # To the registry it is incompatible.
+    # A later version of the schema adds a field with an odd name, at the top and inside the other columns.
+    send([*names, "l a.t`er"], 1, "-later")  # Another subject, because the registry would refuse the version.
     assert feed.pipeline(decode=decode).run(spark=lake, once=True).rows == 1
     [new] = [row for row in feed.rows() if row["l a.t`er"] is not None]
     assert new["a b"]["l a.t`er"] == new["_"]["_"] == 0
@@ -160,7 +161,9 @@ def test_an_incompatible_schema_is_refused_before_anything_is_sent(
 
 
 @pytest.mark.parametrize(("strategy", "subject"), [("record", "nyc.Trip"), ("topic-record", "{topic}-nyc.Trip")])
-def test_subject_follows_its_strategy(lake: SparkSession, feed: Feed, strategy: Any, subject: str) -> None:
+def test_the_subject_follows_the_configured_strategy(
+    lake: SparkSession, feed: Feed, strategy: Any, subject: str
+) -> None:
     encoding = settle(
         trips(lake),
         format="confluent-protobuf",

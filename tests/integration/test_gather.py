@@ -1,4 +1,4 @@
-"""Small batches are gathered: fewer and larger files; no record waits for ever, and a run to the end does not wait."""
+"""A feed waits for more records, to write fewer and larger files, but not beyond a deadline, and not with ``once``."""
 
 import time
 
@@ -18,7 +18,7 @@ def gathering(feed: Feed, max_wait: str, least: int = LEAST) -> Pipeline:
 
 
 def records(run: Background) -> list[int]:
-    """Return the sizes of the batches with records."""
+    """Return the number of records of each batch that has any."""
     return [each.records for each in run.batches if each.records]
 
 
@@ -30,11 +30,11 @@ def files(feed: Feed) -> int:
     return len(open_table(feed.table, connections=feed.connections).inspect.files())
 
 
-def test_few_records_are_gathered_until_the_deadline(lake: SparkSession, feed: Feed) -> None:
+def test_few_records_wait_until_the_deadline_and_land_in_one_batch(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=6)
     send(feed, EACH)
     with running(gathering(feed, "1 hour"), lake) as run:
-        # A start lands the existing records.
+        # The first batch of a run lands the existing records without waiting.
         until(lambda: records(run) == [EACH])
         sent = EACH
         while len(records(run)) < 3:
@@ -46,7 +46,7 @@ def test_few_records_are_gathered_until_the_deadline(lake: SparkSession, feed: F
     # One task per partition of the topic would have written six files for each batch.
     assert files(feed) == 3
 
-    # A run to the end lands the remaining records, however few they are.
+    # A run with once does not wait: it lands the remaining records, however few they are.
     send(feed, 1)
     sent += 1
     assert gathering(feed, "1 hour").run(spark=lake, once=True).records == sent - sum(records(run))
@@ -58,7 +58,7 @@ def test_few_records_are_gathered_until_the_deadline(lake: SparkSession, feed: F
     assert len(feed.rows()) == sent + 1
 
 
-def test_a_small_batch_is_one_file_in_each_partition_of_the_table(lake: SparkSession, feed: Feed) -> None:
+def test_a_small_batch_writes_one_file_in_each_partition_of_the_table(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=6)
     send(feed, 60)
     pipeline = feed.pipeline(sink={"iceberg": {"table": feed.table, "partition_by": ["zone"]}})

@@ -1,4 +1,4 @@
-"""Read the offsets of consumer groups while a transaction that would change them is open."""
+"""lakefeed reads the offsets of a consumer group while an open transaction is about to change these offsets."""
 
 import uuid
 
@@ -13,7 +13,7 @@ from lakefeed.operations.lag import group_lag
 from lakefeed_local.stack import Endpoints
 
 
-def test_offsets_that_an_open_transaction_holds_are_refused_and_a_lag_is_shown_without_them(stack: Endpoints) -> None:
+def test_offsets_in_an_open_transaction_are_refused_as_a_start_and_left_out_of_a_lag(stack: Endpoints) -> None:
     topic = group = f"held-{uuid.uuid4().hex[:8]}"
     servers = stack.bootstrap_servers
     Topics(servers).create(topic, partitions=1)

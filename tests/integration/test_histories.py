@@ -29,7 +29,7 @@ class History:
         firsts: the first offset of each partition.
         at: the feed's position in each partition.
         rows: the expected number of rows of each (partition, offset).
-        older: the number of rows of earlier topics of that name.
+        older: the number of rows from earlier topics of the same name.
         letters: the positions of current dead letters.
         bad: the positions of records that the strict rule makes dead letters.
     """
@@ -101,7 +101,7 @@ class History:
             return
         self.letters = {each for each in self.letters if each[0] != partition or each[1] < to}
         if delete:
-            # Rows beyond the feed's position were kept by an earlier rewind, and stay.
+            # A rewind deletes only rows below the feed's position: rows above it were kept by an earlier rewind.
             for key in [each for each in self.rows if each[0] == partition and to <= each[1] < self.at[partition]]:
                 del self.rows[key]
         self.at[partition] = to
@@ -121,7 +121,7 @@ class History:
             ).collect()
 
     def lose(self) -> None:
-        """Remove records by retention, some of them unread, and let the feed accept the loss."""
+        """Remove records by retention, some of which the feed has not read, and let the feed accept the loss."""
         assert self.at is not None
         self.send()
         partition = self.dice.randrange(PARTITIONS)
@@ -196,17 +196,18 @@ def play(lake: SparkSession, feed: Feed, seed: int, steps: list[str]) -> None:
         raise
 
 
-def test_a_history_is_what_the_table_has(lake: SparkSession, feed: Feed) -> None:
+def test_a_fixed_history_of_a_feed_equals_its_table(lake: SparkSession, feed: Feed) -> None:
     play(lake, feed, 7, ["rewind", "replay", "lose"])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(6))
-def test_random_histories_are_what_the_table_has(lake: SparkSession, feed: Feed, number: int) -> None:
+def test_random_histories_of_a_feed_equal_its_table(lake: SparkSession, feed: Feed, number: int) -> None:
     seed = int(os.environ.get("HISTORY") or time.time_ns() % 10**9) + number
     print(f"seed {seed}")
     dice = random.Random(seed)
     names = [each for each in STEPS if each != "recreate"]
-    # Once the commit that left the old topic has expired, its rows look like those of no commit.
+    # No snapshot may expire after the topic was recreated: without the commit that left the old topic, verify cannot
+    # explain the rows of the old topic.
     later = [each for each in names if each != "expire"]
     play(lake, feed, seed, [*dice.choices(names, k=14), "recreate", *dice.choices(later, k=4)])

@@ -1,4 +1,4 @@
-"""Topics with anything that a producer may write: each record becomes a row or a dead letter, unchanged."""
+"""Each record becomes an unchanged row or dead letter, whatever a producer has written to the topic."""
 
 import json
 import time
@@ -27,7 +27,7 @@ def producing(feed: Feed, **settings: Any) -> Producer:
 
 
 def fill(feed: Feed) -> list[str]:
-    """Create topics of many kinds, each with its odd records; return their names."""
+    """Create topics of many kinds, each with odd records; return the names of the topics."""
     topics, names = Topics(feed.stack.bootstrap_servers), []
 
     def create(name: str, config: dict[str, str] | None = None, *, partitions: int = 1) -> str:
@@ -111,7 +111,7 @@ def consumed(feed: Feed, topics: list[str]) -> dict[tuple[str, int, int], Record
 
 
 def kept(feed: Feed, table: str, prefix: str = "") -> dict[tuple[str, int, int], Record]:
-    """Return the rows of a table by position."""
+    """Return the rows of a table by the topic, partition and offset of their record."""
     rows = open_table(table, connections=feed.connections).scan().to_arrow().to_pylist()
     return {
         (row[f"{prefix}topic"], row[f"{prefix}partition"], row[f"{prefix}offset"]): {
@@ -125,7 +125,7 @@ def kept(feed: Feed, table: str, prefix: str = "") -> dict[tuple[str, int, int],
     }
 
 
-def test_records_of_every_kind_are_rows_or_dead_letters_and_whole(lake: SparkSession, feed: Feed) -> None:
+def test_records_of_every_kind_become_complete_rows_or_dead_letters(lake: SparkSession, feed: Feed) -> None:
     topics = fill(feed)
     expected = consumed(feed, topics)
     assert len(expected) == 6 + 1 + 100 + 9 + 6 + 6
@@ -136,7 +136,7 @@ def test_records_of_every_kind_are_rows_or_dead_letters_and_whole(lake: SparkSes
     assert kept(feed, feed.table, "kafka_") == expected
     assert lake.table(feed.table).where("size(kafka_headers) = 0").count() == 0
     assert not landed.verify(deep=True).faults
-    # A batch of transaction markers only.
+    # What is left in the topics are transaction markers, so the next batch has no record.
     assert landed.run(spark=lake, once=True).records == 0
 
     dead = f"lake.{feed.name}.dead"
@@ -153,7 +153,7 @@ def test_records_of_every_kind_are_rows_or_dead_letters_and_whole(lake: SparkSes
 
 
 @pytest.mark.slow
-def test_a_topic_that_was_compacted_has_gaps(lake: SparkSession, feed: Feed) -> None:
+def test_a_compacted_topic_with_gaps_lands_completely(lake: SparkSession, feed: Feed) -> None:
     settings = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
     Topics(feed.stack.bootstrap_servers).create(feed.topic, partitions=1, config=settings)
     producer, deadline = producing(feed), time.monotonic() + 120
@@ -199,7 +199,7 @@ QUICK = ("value", "key")
 @pytest.mark.parametrize(
     "kind", [each if each in QUICK else pytest.param(each, marks=pytest.mark.slow) for each in STOPS]
 )
-def test_a_stop_names_the_record(lake: SparkSession, feed: Feed, kind: str) -> None:
+def test_the_error_of_a_stopped_feed_names_the_record(lake: SparkSession, feed: Feed, kind: str) -> None:
     blocks, key, value, why = STOPS[kind]
     feed.create_topic(partitions=2)
     producer = producing(feed)
@@ -217,7 +217,7 @@ def test_a_stop_names_the_record(lake: SparkSession, feed: Feed, kind: str) -> N
     assert feed.topic in said
 
 
-def test_the_sinks_topic_is_known_by_its_id(feed: Feed) -> None:
+def test_a_sink_to_the_feeds_own_topic_is_refused_even_under_another_address(feed: Feed) -> None:
     feed.create_topic(partitions=1)
     port = feed.stack.bootstrap_servers.rpartition(":")[2]
     own = {"decode": {"json": {"schema_ddl": "id BIGINT"}}, "sink": {"kafka": {"topic": feed.topic}}}

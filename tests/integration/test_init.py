@@ -47,7 +47,7 @@ def run(stack: Endpoints, *arguments: str, **environment: str) -> Result:
 
 
 def written(stack: Endpoints, topic: str, folder: Path, *arguments: str) -> tuple[dict[str, Any], PipelineConfig, str]:
-    """Run init and check its file; return the printed document, the pipeline and the file's text."""
+    """Run ``lakefeed init`` and check the written file; return the printed document, the pipeline and the text."""
     path = folder / "pipeline.yaml"
     result = run(stack, "--topic", topic, "--file", str(path), "--output", "json", *arguments)
     assert result.exit_code == 0, (result.output, result.exception)
@@ -57,7 +57,7 @@ def written(stack: Endpoints, topic: str, folder: Path, *arguments: str) -> tupl
 
 
 @pytest.mark.quick
-def test_registered_schema_is_used(stack: Endpoints, topic: str, tmp_path: Path) -> None:
+def test_init_uses_the_registered_schema(stack: Endpoints, topic: str, tmp_path: Path) -> None:
     SchemaRegistry(stack.schema_registry_url).register(f"{topic}-value", SCHEMA)
     printed, config, text = written(stack, topic, tmp_path)
     assert printed["certain"]
@@ -77,7 +77,7 @@ def test_registered_schema_is_used(stack: Endpoints, topic: str, tmp_path: Path)
 
 
 @pytest.mark.quick
-def test_file_has_the_settings_of_the_user(stack: Endpoints, topic: str, tmp_path: Path) -> None:
+def test_the_written_file_has_the_settings_of_the_user(stack: Endpoints, topic: str, tmp_path: Path) -> None:
     SchemaRegistry(stack.schema_registry_url).register(f"{topic}-value", SCHEMA)
     options = ["--table", "lake.nyc.trips", "--pipeline-name", "taxi"]
     options += ["--bootstrap-servers", stack.bootstrap_servers, "--registry", stack.schema_registry_url]
@@ -88,7 +88,7 @@ def test_file_has_the_settings_of_the_user(stack: Endpoints, topic: str, tmp_pat
     assert f"${{KAFKA_BOOTSTRAP_SERVERS:-{stack.bootstrap_servers}}}" in text
 
 
-def test_a_warehouse_is_a_folder_of_this_machine(stack: Endpoints, topic: str, tmp_path: Path) -> None:
+def test_a_warehouse_must_be_a_folder_of_this_machine(stack: Endpoints, topic: str, tmp_path: Path) -> None:
     SchemaRegistry(stack.schema_registry_url).register(f"{topic}-value", SCHEMA)
     _, config, _ = written(stack, topic, tmp_path, "--warehouse", f"file://{tmp_path}/lake")
     assert config.catalogs["lake"].warehouse == f"file://{tmp_path}/lake"
@@ -100,7 +100,7 @@ def test_a_warehouse_is_a_folder_of_this_machine(stack: Endpoints, topic: str, t
 
 
 @pytest.mark.quick
-def test_framed_avro_under_another_subject(stack: Endpoints, topic: str, tmp_path: Path) -> None:
+def test_the_subject_of_framed_avro_is_found_by_its_schema_id(stack: Endpoints, topic: str, tmp_path: Path) -> None:
     subject = f"{topic}.Trip"
     schema_id = SchemaRegistry(stack.schema_registry_url).register(
         subject, SCHEMA.replace("Trip", topic.replace("-", "_"))
@@ -113,7 +113,7 @@ def test_framed_avro_under_another_subject(stack: Endpoints, topic: str, tmp_pat
 
 
 @pytest.mark.quick
-def test_json_topic_gets_a_guessed_schema(stack: Endpoints, topic: str, tmp_path: Path) -> None:
+def test_a_json_topic_gets_an_inferred_schema(stack: Endpoints, topic: str, tmp_path: Path) -> None:
     produce(stack, topic, [json.dumps({"id": 1, "at": "2024-01-01T00:00:00", "pos": {"x": 1.5}}).encode()])
     printed, config, text = written(stack, topic, tmp_path)
     assert not printed["certain"]
@@ -137,7 +137,7 @@ def test_empty_topic_is_reported(stack: Endpoints, topic: str, tmp_path: Path) -
     assert "has no records" in text
 
 
-def test_an_existing_file_is_refused_before_anything_is_asked(stack: Endpoints, tmp_path: Path) -> None:
+def test_an_existing_file_is_refused_before_any_request(stack: Endpoints, tmp_path: Path) -> None:
     path = tmp_path / "pipeline.yaml"
     path.write_text("mine")
     result = run(stack, "--topic", "t", "--file", str(path), KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:1")

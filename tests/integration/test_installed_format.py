@@ -1,4 +1,4 @@
-"""A feed uses the format of docs/extension-points.md, from a foreign package: planned, landed, dead letters kept."""
+"""A feed decodes with the format of docs/extension-points.md, which a separate package provides."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""A feed writes to the sink of another package, which keeps its own ledger."""
+"""A feed writes to a sink that a separate package provides, and that has its own ledger."""
 
 import json
 import sqlite3
@@ -45,7 +45,7 @@ def archived(path: Path, table: str = "archive") -> list[int]:
 
 
 @pytest.mark.quick
-def test_a_batch_that_comes_again_after_a_crash_is_written_once(
+def test_an_installed_sink_writes_a_repeated_batch_once(
     feed: Feed, lake: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "rows.db"
@@ -73,7 +73,7 @@ def test_unsupported_settings_are_refused_by_the_sink(feed: Feed, tmp_path: Path
         pipeline.plan_rewind("earliest")
 
 
-def test_verify_proves_its_rows_and_finds_what_is_gone_or_doubled(
+def test_verify_proves_the_rows_of_an_installed_sink_and_finds_missing_or_doubled_rows(
     feed: Feed, lake: SparkSession, tmp_path: Path
 ) -> None:
     path = tmp_path / "rows.db"
@@ -96,7 +96,7 @@ def test_verify_proves_its_rows_and_finds_what_is_gone_or_doubled(
     assert sorted(finding.kind for finding in pipeline.verify(deep=True).faults) == ["duplicates", "missing"]
 
 
-def test_installed_sink_catches_up_as_a_secondary_sink(feed: Feed, lake: SparkSession, tmp_path: Path) -> None:
+def test_an_installed_secondary_sink_catches_up(feed: Feed, lake: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "later"
     path = folder / "rows.db"
     blocks: dict[str, Any] = {
@@ -108,7 +108,7 @@ def test_installed_sink_catches_up_as_a_secondary_sink(feed: Feed, lake: SparkSe
     feed.pipeline(**blocks).run(spark=lake, once=True)
     folder.rename(tmp_path / "away")
     send(feed, 2)
-    # SQLite cannot open the file without its folder.
+    # The sink's folder was moved away, so SQLite cannot open the database and the sink pauses.
     assert list(feed.pipeline(**blocks).run(spark=lake, once=True).paused) == ["copy"]
     (tmp_path / "away").rename(folder)
     send(feed, 3)

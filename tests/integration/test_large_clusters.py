@@ -1,6 +1,6 @@
-"""Plan a thousand topics, and land a topic of ten thousand partitions: on a real broker, into real tables.
+"""A feed of a thousand topics is planned, and a topic of ten thousand partitions lands, on a real broker.
 
-With ``-s`` it prints durations and sizes. docs/size-a-feed.md has the arithmetic for more than one machine.
+With ``-s`` the tests print durations and sizes. docs/size-a-feed.md has the arithmetic for more than one machine.
 """
 
 import json
@@ -44,7 +44,7 @@ def topic(feed: Feed, number: int) -> str:
 
 
 def fill(feed: Feed, admin: AdminClient) -> None:
-    """Create the topics, with some records in each."""
+    """Create all topics, and send some records to each."""
     for start in range(0, TOPICS, 100):
         names = [topic(feed, number) for number in range(start, start + 100)]
         new = [NewTopic(name, num_partitions=1, replication_factor=1, config=SMALL) for name in names]
@@ -59,7 +59,7 @@ def fill(feed: Feed, admin: AdminClient) -> None:
 
 
 def plan(feed: Feed, pattern: str) -> tuple[dict[str, Any], float]:
-    """Run ``lakefeed plan`` on the topics of a pattern; return its document and its duration in seconds."""
+    """Run ``lakefeed plan`` on the topics of a pattern; return the printed plan and the duration in seconds."""
     source = {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics_pattern": pattern}
     table = f"lake.{feed.name}.{{topic}}"
     file = feed.write_file(source={"kafka": source}, decode=DECODE, sink={"iceberg": {"table": table}}, checkpoint="")
@@ -83,7 +83,7 @@ def test_a_thousand_topics_are_planned(feed: Feed, admin: AdminClient) -> None:
         assert [(part["start"], part["end"]) for part in each["partitions"]] == [(0, RECORDS)]
         assert any("CREATE TABLE" in statement for table in each["tables"] for statement in table["statements"])
     assert many["total"]["records"]["all"] == TOPICS * RECORDS
-    # Ten times the topics take not much more than ten times as long.
+    # A plan of ten times as many topics must take about ten times as long, not more.
     assert longer < 15 * seconds
     assert longer < 600
 
@@ -133,7 +133,7 @@ def wait_for_partitions(feed: Feed, admin: AdminClient) -> None:
 
 
 def send_to_each_partition(feed: Feed, batch: int) -> None:
-    # The producer warns of each partition whose leader it does not know yet.
+    # Silence the producer, which would warn of each partition whose leader it does not know yet.
     quiet = {"log_level": 3}
     producer = Producer({"bootstrap.servers": feed.stack.bootstrap_servers, "linger.ms": 50, **quiet})
     failed: list[Any] = []

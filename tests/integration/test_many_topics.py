@@ -1,4 +1,4 @@
-"""Many topics in one job, each with its own table and schema; one that fails stops no other; new topics are added."""
+"""One job lands many topics, each in a separate table; a failing topic stops no other topic, and new ones are added."""
 
 import json
 from typing import Any
@@ -30,7 +30,7 @@ def shop(feed: Feed) -> Shop:
 
 
 @pytest.mark.quick
-def test_each_topic_lands_in_a_table_of_its_own_and_a_restart_resumes(lake: SparkSession, shop: Shop) -> None:
+def test_each_topic_lands_in_a_separate_table_and_a_restart_resumes(lake: SparkSession, shop: Shop) -> None:
     for name in SCHEMAS:
         shop.create(name)
     shop.send("orders", [{"id": number, "total": number / 2} for number in range(50)])
@@ -53,7 +53,7 @@ def test_each_topic_lands_in_a_table_of_its_own_and_a_restart_resumes(lake: Spar
 
 
 @pytest.mark.quick
-def test_a_poisoned_topic_is_alone_and_resumes_when_it_is_healed(lake: SparkSession, shop: Shop) -> None:
+def test_a_failing_topic_stops_no_other_topic_and_resumes_when_repaired(lake: SparkSession, shop: Shop) -> None:
     for name in ("orders", "users"):
         shop.create(name)
     shop.send("orders", [{"id": 1, "total": 1.0}])
@@ -68,7 +68,7 @@ def test_a_poisoned_topic_is_alone_and_resumes_when_it_is_healed(lake: SparkSess
     assert verified(healed)
 
 
-def test_topics_that_come_later_begin_where_the_file_says(lake: SparkSession, shop: Shop) -> None:
+def test_later_topics_begin_at_the_configured_start(lake: SparkSession, shop: Shop) -> None:
     def run(**reads: str) -> dict[str, int]:
         pipeline = shop.pipeline(reads={"start": "latest", **reads})
         planned = {
@@ -81,7 +81,7 @@ def test_topics_that_come_later_begin_where_the_file_says(lake: SparkSession, sh
     shop.create("orders")
     shop.send("orders", [{"id": number, "total": 1.0} for number in range(10)])
     assert run() == {}
-    # New records and a new topic, while no run sees them come.
+    # Send new records and create a new topic while no job runs.
     shop.send("orders", [{"id": number, "total": 1.0} for number in range(10, 15)])
     shop.create("users")
     shop.send("users", [{"name": f"u{number}"} for number in range(3)])
@@ -94,10 +94,10 @@ def test_topics_that_come_later_begin_where_the_file_says(lake: SparkSession, sh
     assert sorted(row["id"] for row in shop.rows("orders")) == list(range(10, 15))
 
 
-def test_new_topics_and_a_paused_table_that_resumes_while_the_job_runs(lake: SparkSession, shop: Shop) -> None:
+def test_a_running_job_adds_new_topics_and_resumes_a_paused_table(lake: SparkSession, shop: Shop) -> None:
     shop.create("users")
     shop.create("orders")
-    # The topic has no registered schema yet, so its table cannot begin.
+    # The topic users has no registered schema yet, so its table cannot begin.
     shop.feed.send([b"early"], topic=shop.topic("users"))
     shop.send("orders", [{"id": 1, "total": 1.0}])
     pipeline = shop.pipeline(
@@ -117,10 +117,8 @@ def test_new_topics_and_a_paused_table_that_resumes_while_the_job_runs(lake: Spa
     assert verified(pipeline)
 
 
-def test_a_job_resumes_a_table_that_was_moved_and_ends_when_another_job_has_taken_it(
-    lake: SparkSession, shop: Shop
-) -> None:
-    """Otherwise the two jobs would take the table from each other in turns."""
+def test_a_job_resumes_a_rewound_table_and_ends_when_another_job_takes_over(lake: SparkSession, shop: Shop) -> None:
+    """If a job resumed after another job has taken its table, the two would take the table from each other in turns."""
     shop.create("orders")
     shop.send("orders", [{"id": 1, "total": 1.0}])
     pipeline = shop.pipeline(tables={"on_failure": "pause", "retry_after": "1 second"})
@@ -147,7 +145,7 @@ def test_a_job_resumes_a_table_that_was_moved_and_ends_when_another_job_has_take
     assert sorted(row["id"] for row in shop.rows("orders")) == [1, 1, 2, 3]
 
 
-def test_a_table_that_is_not_the_topics_is_left_alone(lake: SparkSession, shop: Shop) -> None:
+def test_topics_never_write_to_a_foreign_or_shared_table(lake: SparkSession, shop: Shop) -> None:
     def send(name: str, number: int) -> None:
         shop.feed.send_ids([number], topic=shop.topic(name))
 
@@ -166,7 +164,8 @@ def test_a_table_that_is_not_the_topics_is_left_alone(lake: SparkSession, shop: 
     assert "this feed has not created it" in failures(first)[shop.topic("legacy")]
     assert lake.table(shop.table("legacy")).columns == ["name"]
 
-    # Later topics; 'a-b' and 'UPPER' sort before the topics that have the tables.
+    # New topics whose tables would be those of older topics. 'a-b' and 'UPPER' come first in the order of names, but
+    # the older topics must keep their tables.
     for name in ("a-b", "UPPER", "letters"):
         shop.create(name, partitions=1)
         send(name, 2)
@@ -184,7 +183,7 @@ def test_a_table_that_is_not_the_topics_is_left_alone(lake: SparkSession, shop: 
     assert sorted(each.topics[0] for each in plans.tables if each.refusal) == sorted(message)
 
 
-def test_letters_and_rows_of_two_feeds_do_not_mix(lake: SparkSession, feed: Feed) -> None:
+def test_a_table_of_rows_is_refused_for_dead_letters_and_the_reverse(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send([b"1", b'{"id": 1}'])
     decode = {"json": {"schema_ddl": "id BIGINT"}}
@@ -207,7 +206,7 @@ def test_letters_and_rows_of_two_feeds_do_not_mix(lake: SparkSession, feed: Feed
     assert "is a table of dead letters" in refused("rows", sink={"iceberg": {"table": dead}})
 
 
-def test_a_topic_that_was_recreated_is_alone_until_its_loss_is_accepted(
+def test_a_recreated_topic_stops_only_its_table_until_the_loss_is_accepted(
     lake: SparkSession, shop: Shop, stack: Endpoints
 ) -> None:
     for name in ("orders", "users"):
@@ -234,7 +233,7 @@ CHANGES = [
 ]
 
 
-def test_each_topic_is_upserted_by_keys_of_its_own_beside_a_history(lake: SparkSession, shop: Shop) -> None:
+def test_each_topic_is_upserted_by_its_own_keys_with_a_history(lake: SparkSession, shop: Shop) -> None:
     names = ("a", "b", "c", "d")
     for at, name in enumerate(names):
         shop.create(name, partitions=1)
@@ -243,7 +242,7 @@ def test_each_topic_is_upserted_by_keys_of_its_own_beside_a_history(lake: SparkS
     table = f"lake.{shop.feed.name}.{{topic}}"
     pipeline = shop.pipeline(
         decode={"json": {"schema_ddl": "id BIGINT, city STRING, op STRING"}},
-        # All topics have the same view name: rows that are written at the same time must not be mixed up.
+        # The transforms of all topics read a view of the same name, although the topics are written in parallel.
         transform={"sql": f"SELECT *, upper(city) AS loud FROM {shop.feed.name}"},
         sink={
             "iceberg": {
@@ -272,7 +271,7 @@ def test_each_topic_is_upserted_by_keys_of_its_own_beside_a_history(lake: SparkS
     assert verified(pipeline)
 
 
-def test_commands_take_the_table_of_one_topic_or_all(
+def test_commands_apply_to_the_table_of_one_topic_or_to_all_tables(
     lake: SparkSession, shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("orders", "users"):

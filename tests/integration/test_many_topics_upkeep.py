@@ -1,4 +1,4 @@
-"""Upkeep of many tables: of one topic or of all, by command and within the job."""
+"""Upkeep of the tables of a job of many topics: of one topic or of all, by command and within the running job."""
 
 import time
 from typing import Any
@@ -20,7 +20,7 @@ def shop(feed: Feed) -> Shop:
 
 
 @pytest.mark.slow
-def test_upkeep_and_letters_of_one_topic_or_all(
+def test_upkeep_and_dead_letter_commands_apply_to_one_topic_or_to_all(
     lake: SparkSession, shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipeline = shop.pipeline(dead_letters={"table": f"lake.{shop.feed.name}.{{topic}}_dead"})
@@ -73,7 +73,7 @@ def test_upkeep_and_letters_of_one_topic_or_all(
 
 
 @pytest.mark.slow
-def test_upkeep_of_all_tables_beside_the_job_one_after_the_other(
+def test_upkeep_of_all_tables_runs_one_after_the_other_beside_the_job(
     lake: SparkSession, shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at_work: list[str] = []

@@ -1,4 +1,4 @@
-"""The progress of a feed on real servers: the model, status and lag from outside, and their agreement with Kafka."""
+"""A feed's monitor, ``status`` and ``lag`` show the progress that the real Kafka, S3 and catalog have."""
 
 import json
 import time
@@ -33,7 +33,7 @@ def lag_of(pipeline: Pipeline) -> Lag:
 
 
 @pytest.mark.quick
-def test_the_model_has_the_figures_of_each_batch(lake: SparkSession, feed: Feed) -> None:
+def test_the_monitor_has_the_figures_of_each_batch(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=2)
     feed.send([*records(290), *[b"not json"] * 10])
     monitor = FeedMonitor(feed.name)
@@ -104,8 +104,8 @@ def test_a_feed_that_has_not_begun_lags_by_its_whole_topic(feed: Feed) -> None:
     assert (status.state, status.is_well) == ("unknown", False)
 
 
-def test_the_lag_of_any_group_is_that_of_its_committed_offsets(feed: Feed) -> None:
-    """A client's group with a value of 1 MB at its position, and a partition without a committed offset."""
+def test_the_lag_of_any_group_is_computed_from_its_committed_offsets(feed: Feed) -> None:
+    """The group has a record of 1 MB at its position, and no committed offset in the second partition."""
     feed.create_topic(partitions=2)
     feed.send([b"x" * 900_000] * 3, partition=0)
     feed.send(records(5), partition=1)
@@ -119,8 +119,8 @@ def test_the_lag_of_any_group_is_that_of_its_committed_offsets(feed: Feed) -> No
     assert feed.name in str(missing.value.hint)
 
 
-def test_the_lag_of_a_group_in_topics_that_are_unlike_others(feed: Feed) -> None:
-    """An empty topic, one with transaction markers, and one that was deleted after the group committed there."""
+def test_the_lag_of_a_group_in_empty_transactional_and_deleted_topics(feed: Feed) -> None:
+    """One topic is empty, one has transaction markers, and one was deleted after the group had committed its offset."""
     servers = feed.stack.bootstrap_servers
     empty, transactions, deleted = (f"{feed.topic}-{kind}" for kind in ("empty", "transactions", "deleted"))
     for topic in (empty, transactions, deleted):
@@ -132,7 +132,8 @@ def test_the_lag_of_a_group_in_topics_that_are_unlike_others(feed: Feed) -> None
     Topics(servers).delete(deleted)
     until(lambda: deleted not in Topics(servers).list())
     lag = group_lag(cluster, feed.name)
-    # The group has read the committed record. Its marker, an aborted record and the marker of that are left.
+    # The group has read the committed record. Left are its marker, an aborted record, and the marker of the abort: none
+    # is a record to read, so the lag in seconds is 0.
     assert [(part.topic, part.lag, part.seconds) for part in lag.partitions] == [
         (empty, 0, 0.0),
         (transactions, 3, 0.0),
@@ -142,7 +143,7 @@ def test_the_lag_of_a_group_in_topics_that_are_unlike_others(feed: Feed) -> None
         group_lag(cluster, feed.name, topics=[deleted])
 
 
-def test_the_next_record_decides_where_retention_has_removed_some(feed: Feed) -> None:
+def test_the_first_remaining_record_gives_the_lag_in_seconds_after_retention(feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send(records(10), partition=0)
     cluster = validated(KafkaSource, "test", bootstrap_servers=feed.stack.bootstrap_servers, topics=[feed.topic])
@@ -154,7 +155,7 @@ def test_the_next_record_decides_where_retention_has_removed_some(feed: Feed) ->
     assert part.seconds is not None
 
 
-def test_ledger_shows_a_committing_feed_as_likely_running(lake: SparkSession, feed: Feed) -> None:
+def test_a_recent_commit_in_the_ledger_shows_a_feed_as_probably_running(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send(records(10))
     pipeline = feed.pipeline(decode=JSON_ROWS)
@@ -176,7 +177,7 @@ def test_ledger_shows_a_committing_feed_as_likely_running(lake: SparkSession, fe
     assert (document["feed"], document["last_batch"], document["progress"]) == (feed.name, 1, None)
 
 
-def test_a_feed_that_begins_with_nothing_to_do_shows_its_lag(lake: SparkSession, feed: Feed) -> None:
+def test_a_run_without_new_records_shows_its_lag(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=2)
     feed.send(records(10))
     pipeline = feed.pipeline(decode=JSON_ROWS)
@@ -187,7 +188,7 @@ def test_a_feed_that_begins_with_nothing_to_do_shows_its_lag(lake: SparkSession,
 
 
 def test_a_long_batch_shows_its_tasks_and_records(lake: SparkSession, feed: Feed) -> None:
-    """Four tasks of 50,000 records; each task sleeps for three seconds longer than the one before."""
+    """The batch has four tasks of 50,000 records; each task takes three seconds longer than the one before."""
     feed.create_topic(partitions=4)
     for partition in range(4):
         feed.send(records(50_000, first=50_000 * partition), partition=partition)
@@ -214,7 +215,7 @@ def test_a_long_batch_shows_its_tasks_and_records(lake: SparkSession, feed: Feed
     assert run.monitor.snapshot().running is None
 
 
-def test_a_table_for_each_topic_is_one_feed_in_rounds(lake: SparkSession, feed: Feed) -> None:
+def test_a_job_with_a_table_for_each_topic_is_monitored_as_one_feed(lake: SparkSession, feed: Feed) -> None:
     topics = [f"{feed.topic}-{letter}" for letter in "ab"]
     for topic in topics:
         feed.create_topic(partitions=1, topic=topic)
@@ -233,7 +234,7 @@ def test_a_table_for_each_topic_is_one_feed_in_rounds(lake: SparkSession, feed: 
     assert {part.topic for part in progress.partitions} == set(topics)
 
 
-def test_a_sink_without_a_ledger_stands_where_its_checkpoint_does(lake: SparkSession, feed: Feed) -> None:
+def test_the_position_of_a_sink_without_a_ledger_is_that_of_the_checkpoint(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send(records(10))
     path = f"s3a://{feed.stack.bucket}/files/{feed.name}"
@@ -242,12 +243,12 @@ def test_a_sink_without_a_ledger_stands_where_its_checkpoint_does(lake: SparkSes
     feed.send(records(5, first=10))
     assert lag_of(pipeline).records == 5
     status = look(pipeline)
-    # The checkpoint's entry has a time, as a table's commit has.
+    # The feed counts as running because the newest entry in the checkpoint is recent.
     assert (status.state, status.lag.records if status.lag else None) == ("probably running", 5)
     assert status.last_batch == 0
 
 
-def test_each_of_several_sinks_is_measured(lake: SparkSession, feed: Feed) -> None:
+def test_each_of_several_sinks_has_its_own_figures(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send(records(10))
     pipeline = feed.pipeline(sinks={"copy": {"iceberg": {"table": f"lake.{feed.name}.copy"}}}, decode=JSON_ROWS)
@@ -261,7 +262,7 @@ def test_each_of_several_sinks_is_measured(lake: SparkSession, feed: Feed) -> No
     assert 0 < batch.phases["commit"] <= batch.phases["write sink"]
 
 
-def test_a_topic_that_was_recreated_has_an_unknown_lag_in_the_status_too(lake: SparkSession, feed: Feed) -> None:
+def test_the_status_shows_an_unknown_lag_for_a_recreated_topic(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send(records(10))
     pipeline = feed.pipeline(decode=JSON_ROWS)
@@ -271,7 +272,7 @@ def test_a_topic_that_was_recreated_has_an_unknown_lag_in_the_status_too(lake: S
     assert lag_of(pipeline).records is None
 
 
-def test_a_query_with_state_shows_its_state(lake: SparkSession, feed: Feed) -> None:
+def test_the_progress_of_a_query_with_state_shows_the_state(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send(records(10))
     sql = f"SELECT id % 3 AS rest, count(*) AS n FROM {feed.name} GROUP BY id % 3"
@@ -285,7 +286,8 @@ def test_a_query_with_state_shows_its_state(lake: SparkSession, feed: Feed) -> N
     progress = monitor.snapshot()
     assert progress.last_batch is not None
     assert progress.last_batch.state.rows == 3
-    # The ledger has the query's own log of batches as a topic; here it must not appear.
+    # For a query with state the ledger also has Spark's log of batches, as if it were a topic; the progress must not
+    # show that.
     assert {part.topic for part in progress.partitions} == {feed.topic}
     assert progress.lag == 0
     assert lag_of(pipeline).records == 0

@@ -1,4 +1,4 @@
-"""A new user's first hour, from an empty folder and an environment with only the wheel."""
+"""The commands of a new user's first hour work, in an empty folder and an environment with only lakefeed's wheels."""
 
 import json
 import os
@@ -50,7 +50,7 @@ def test_commands_of_the_first_hour_work(shell: Shell) -> None:
     again = shell("lakefeed", "quickstart")
     assert "the table has all records already" in again
 
-    # The user's CSV file becomes a topic, a table and an answer.
+    # The user's CSV file becomes a topic, then a table, which the user queries.
     (shell.folder / "orders.csv").write_text("\n".join(ORDERS) + "\n")
     shell("lakefeed", "topics", "create", "orders", "--partitions", "3")
     produce("orders.csv", *keyed)
@@ -86,7 +86,7 @@ def test_commands_of_the_first_hour_work(shell: Shell) -> None:
     assert "wrong magic byte" in letters
     good = file.read_text()
 
-    # The schema gets a column, and so does the table.
+    # The user adds a field to the schema, and the table gets the column.
     (shell.folder / "order.avsc").write_text(json.dumps(WITH_COUNTRY))
     (shell.folder / "more.csv").write_text(
         "id,customer,amount,placed_at,country\n"

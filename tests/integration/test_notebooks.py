@@ -35,7 +35,7 @@ def counted(totals: Any) -> list[tuple[str, int]]:
 
 
 @pytest.mark.slow
-def test_the_cells_for_jupyter(shell: None) -> None:
+def test_the_jupyter_notebooks_run_cell_by_cell(shell: None) -> None:
     notebook = json.loads(Path("explore.ipynb").read_text("utf-8"))
     names: dict[str, Any] = {}
     for cell in notebook["cells"]:
@@ -47,7 +47,7 @@ def test_the_cells_for_jupyter(shell: None) -> None:
 
 
 @pytest.mark.slow
-def test_the_cells_for_marimo(shell: None, lake: SparkSession) -> None:
+def test_the_marimo_notebooks_run_cell_by_cell(shell: None, lake: SparkSession) -> None:
     lake.catalog.dropTempView("hits_live")
     spec = spec_from_file_location("explore", NOTEBOOKS / "explore.py")
     assert spec is not None

@@ -1,4 +1,4 @@
-"""The position of a feed, and moves of it: on a real broker, store and table."""
+"""Commands show and move a feed's position, on a real broker, store and table."""
 
 import json
 import time
@@ -78,7 +78,7 @@ def lettered(lake: SparkSession, feed: Feed) -> Lettered:
 
 
 @pytest.mark.quick
-def test_a_rewind_deletes_rows_and_letters_and_reads_the_records_again(lettered: Lettered) -> None:
+def test_a_rewind_deletes_rows_and_letters_and_rereads_the_records(lettered: Lettered) -> None:
     lettered.land(range(98, 102))
     lettered.land(range(102, 106))
     assert (lettered.ids(), lettered.dead()) == ([98, 99, 100, 102, 104], [3, 5, 7])
@@ -107,7 +107,7 @@ def test_a_rewind_deletes_rows_and_letters_and_reads_the_records_again(lettered:
 @pytest.mark.parametrize(
     "cut", ["letters", pytest.param("discard", marks=pytest.mark.slow), pytest.param("note", marks=pytest.mark.slow)]
 )
-def test_a_rewind_that_is_cut_off_is_completed_by_the_next_start(
+def test_an_interrupted_rewind_is_completed_by_the_next_start(
     lettered: Lettered, monkeypatch: pytest.MonkeyPatch, cut: str
 ) -> None:
     class Killed(Exception):
@@ -172,7 +172,7 @@ def test_rewind_accepts_each_kind_of_target(lettered: Lettered) -> None:
     assert lettered.faults() == []
 
 
-def test_a_rewind_is_refused_if_the_feed_has_gone_on_since_it_was_planned(lettered: Lettered) -> None:
+def test_a_rewind_is_refused_if_the_feed_has_committed_since_the_plan(lettered: Lettered) -> None:
     lettered.land(range(4))
     agreed = lettered.pipeline().plan_rewind("earliest", delete_rows=True)
     lettered.land(range(4, 6))
@@ -182,7 +182,7 @@ def test_a_rewind_is_refused_if_the_feed_has_gone_on_since_it_was_planned(letter
 
 
 @pytest.mark.parametrize("dropped", [True, False])
-def test_a_checkpoint_that_is_ahead_of_its_table_is_recreated(lettered: Lettered, dropped: bool) -> None:
+def test_a_checkpoint_ahead_of_the_table_is_recreated(lettered: Lettered, dropped: bool) -> None:
     lettered.land(range(98, 102))
     first = open_table(lettered.feed.table, connections=lettered.feed.connections).metadata.current_snapshot_id
     lettered.land(range(102, 104))
@@ -200,11 +200,11 @@ def test_a_checkpoint_that_is_ahead_of_its_table_is_recreated(lettered: Lettered
     assert lettered.faults() == []
 
 
-def test_letters_that_are_ahead_of_a_table_without_checkpoint_are_not_dropped_unasked(lettered: Lettered) -> None:
+def test_letters_ahead_of_the_table_are_dropped_only_on_request(lettered: Lettered) -> None:
     lettered.land(range(98, 102))
     lettered.lake.sql(f"DROP TABLE {lettered.feed.table}")
     lettered.feed.forget()
-    # `offsets show` and `plan` refuse the same as the run, with the same words.
+    # run() checks that `offsets show` and `plan` refuse the start with the same words as the run.
     with pytest.raises(CheckpointMismatch, match="are ahead of its rows"):
         lettered.run()
     assert lettered.dead() == [3]
@@ -215,7 +215,7 @@ def test_letters_that_are_ahead_of_a_table_without_checkpoint_are_not_dropped_un
 
 
 @pytest.mark.slow
-def test_a_table_that_lost_the_position_is_given_one(lettered: Lettered) -> None:
+def test_a_rewind_sets_the_position_of_a_table_that_lost_it(lettered: Lettered) -> None:
     lake, table = lettered.lake, lettered.feed.table
     lake.sql(f"CREATE NAMESPACE IF NOT EXISTS lake.{lettered.feed.name}")
     lake.sql(f"CREATE TABLE {table} (id BIGINT, kafka_topic STRING, kafka_partition INT, kafka_offset BIGINT)")
@@ -236,7 +236,7 @@ def test_a_table_that_lost_the_position_is_given_one(lettered: Lettered) -> None
 
 
 @pytest.mark.slow
-def test_monitoring_group_is_written_and_never_read(lettered: Lettered) -> None:
+def test_the_feed_writes_the_monitoring_group_and_never_reads_it(lettered: Lettered) -> None:
     lettered.land(range(4))
     group = MonitoringGroup(lettered.pipeline().config.kafka, f"{lettered.feed.name}-lag")
     assert group.offsets([(lettered.feed.topic, 0)]) == {(lettered.feed.topic, 0): 4}
@@ -245,7 +245,8 @@ def test_monitoring_group_is_written_and_never_read(lettered: Lettered) -> None:
     assert lettered.ids() == list(range(6))
     assert group.offsets([(lettered.feed.topic, 0)]) == {(lettered.feed.topic, 0): 6}
 
-    # The broker refuses offsets of a group with a member: the feed reports that once, and continues.
+    # While the group has a member, the broker refuses the offsets that the feed commits for the group. The feed reports
+    # the refusal once, and continues.
     settings = {"bootstrap.servers": lettered.feed.stack.bootstrap_servers, "group.id": group.name}
     member = Consumer(settings)
     member.subscribe([lettered.feed.topic])
@@ -256,14 +257,14 @@ def test_monitoring_group_is_written_and_never_read(lettered: Lettered) -> None:
     lettered.feed.send([b'{"id": 6}'], partition=0)
     lettered.pipeline().run(spark=lettered.lake, once=True, on_batch=batches.append, on_note=notes.append)
     member.close()
-    # The feed sends positions in the background, so the broker's answer comes after the batch.
+    # The note may come with a later batch, because the feed commits the group's offsets in the background.
     reported = [*notes, *(note for batch in batches for note in batch.notes)]
     assert sum("could not be set" in note for note in reported) == 1, reported
     assert lettered.ids() == list(range(7))
 
 
 @pytest.mark.slow
-def test_one_table_of_many_is_moved_alone(lake: SparkSession, feed: Feed) -> None:
+def test_a_rewind_of_one_topic_moves_no_other_table(lake: SparkSession, feed: Feed) -> None:
     names = [f"{feed.name}.{each}" for each in ("a", "b")]
     for name in names:
         feed.create_topic(topic=name, partitions=1)
@@ -285,7 +286,7 @@ def test_one_table_of_many_is_moved_alone(lake: SparkSession, feed: Feed) -> Non
     assert (ids(names[0]), ids(names[1])) == ([0, 1, 2, 3], [0, 1, 2, 3])
 
 
-def test_the_commands_show_and_plan_without_spark(lettered: Lettered) -> None:
+def test_the_offsets_commands_show_and_plan_without_spark(lettered: Lettered) -> None:
     lettered.land(range(4))
     file = lettered.feed.write_file(**lettered.blocks())
     shown = lakefeed("offsets", "show", file, environment=lettered.feed.environment)

@@ -1,4 +1,4 @@
-"""Tables, dead letters and checkpoint in a local folder: all operations work, and none needs an object store."""
+"""With tables, dead letters and checkpoint in a local folder, all operations work without an object store."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def run(pipeline: Pipeline) -> int:
 
 @pytest.mark.quick
 @pytest.mark.parametrize("checkpoint", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_a_feed_lands_in_a_folder_and_is_verified_moved_and_read(
+def test_a_feed_in_a_local_folder_is_verified_rewound_and_read(
     lake: SparkSession, disk: Feed, checkpoint: bool
 ) -> None:
     blocks: dict[str, Any] = {
@@ -77,7 +77,7 @@ def test_a_feed_lands_in_a_folder_and_is_verified_moved_and_read(
     assert not pipeline.verify(deep=True).faults
 
 
-def test_tables_are_looked_after_and_orphans_removed(lake: SparkSession, disk: Feed) -> None:
+def test_upkeep_compacts_tables_in_a_folder_and_removes_orphans(lake: SparkSession, disk: Feed) -> None:
     disk.create_topic(partitions=1)
     pipeline = disk.pipeline()
     for start in range(0, 40, 10):
@@ -102,7 +102,7 @@ def test_tables_are_looked_after_and_orphans_removed(lake: SparkSession, disk: F
     assert not pipeline.verify().faults
 
 
-def test_files_and_traces_of_runs_are_kept_in_the_folder(lake: SparkSession, disk: Feed) -> None:
+def test_parquet_files_and_traces_of_runs_are_written_to_the_folder(lake: SparkSession, disk: Feed) -> None:
     disk.create_topic()
     disk.send(disk.avro(trips(0, 30)))
     blocks: dict[str, Any] = {"sink": {"parquet": {"path": disk.place("files")}}, "runs": {"keep": "checkpoint"}}
@@ -120,7 +120,7 @@ def test_files_and_traces_of_runs_are_kept_in_the_folder(lake: SparkSession, dis
     assert len(beside) == 2
 
 
-def test_a_check_asks_for_no_store_and_says_what_is_wrong_with_a_folder(disk: Feed) -> None:
+def test_a_check_requests_no_store_and_names_the_fault_of_a_folder(disk: Feed) -> None:
     disk.create_topic()
     disk.send(disk.avro(trips(0, 1)))
     file = disk.write_file()
@@ -140,7 +140,7 @@ def test_a_check_asks_for_no_store_and_says_what_is_wrong_with_a_folder(disk: Fe
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="its file system is Linux's")
-def test_a_folder_in_which_nothing_can_be_made_is_refused_whatever_its_permissions(disk: Feed) -> None:
+def test_a_folder_in_which_no_file_can_be_created_is_refused(disk: Feed) -> None:
     disk.create_topic()
     disk.send(disk.avro(trips(0, 1)))
     file = disk.write_file(checkpoint="/proc/checkpoint")
@@ -149,7 +149,7 @@ def test_a_folder_in_which_nothing_can_be_made_is_refused_whatever_its_permissio
     assert "the folder cannot be written to: " in found["checkpoint"]
 
 
-def test_folder_on_a_cluster_is_refused(disk: Feed) -> None:
+def test_a_local_folder_is_refused_on_a_cluster(disk: Feed) -> None:
     disk.create_topic()
     disk.send(disk.avro(trips(0, 1)))
     done = lakefeed(
@@ -160,8 +160,8 @@ def test_folder_on_a_cluster_is_refused(disk: Feed) -> None:
     )
 
 
-def test_a_text_too_long_for_a_folders_name_is_a_dead_letter(lake: SparkSession, disk: Feed) -> None:
-    """The partition's folder has the text in its name, and names in a file system have at most 255 bytes."""
+def test_a_text_too_long_for_the_name_of_a_partition_folder_is_a_dead_letter(lake: SparkSession, disk: Feed) -> None:
+    """The name of the partition's folder contains the text; file systems allow names of at most 255 bytes."""
     disk.create_topic(partitions=1)
     zones = ["a", "x" * 240, "x" * 260, "é" * 130, "${foo}/../..", "b"]
     disk.send(disk.avro([{"id": at, "zone": zone} for at, zone in enumerate(zones)]), partition=0)

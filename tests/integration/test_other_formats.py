@@ -25,7 +25,7 @@ def run(feed: Feed, file: Path) -> dict[str, Any]:
     return summary
 
 
-def test_a_topic_goes_into_delta_and_on_into_iceberg(stack: Endpoints, tmp_path: Path) -> None:
+def test_a_topic_lands_in_delta_and_another_feed_reads_delta_into_iceberg(stack: Endpoints, tmp_path: Path) -> None:
     feed, onward = Feed(stack, tmp_path), Feed(stack, tmp_path)
     path = f"s3a://{stack.bucket}/delta/{feed.name}"
     feed.create_topic(partitions=2)
@@ -44,7 +44,7 @@ def test_a_topic_goes_into_delta_and_on_into_iceberg(stack: Endpoints, tmp_path:
         assert sorted(each["id"] for each in onward.rows()) == list(range(first + 50))
 
 
-def test_a_result_that_changes_replaces_the_one_before(stack: Endpoints, tmp_path: Path) -> None:
+def test_a_changed_result_replaces_the_previous_result_in_delta(stack: Endpoints, tmp_path: Path) -> None:
     feed = Feed(stack, tmp_path)
     path = f"s3a://{stack.bucket}/delta/{feed.name}"
     feed.create_topic(partitions=2)

@@ -1,4 +1,4 @@
-"""Pipelines end to end: Confluent's serialisers write, lakefeed lands, pyiceberg reads."""
+"""Pipelines end to end: Confluent's serialisers write records, lakefeed lands them, pyiceberg reads the rows."""
 
 import io
 import itertools
@@ -44,7 +44,7 @@ def test_confluent_avro_lands_row_by_row_with_its_metadata(lake: SparkSession, f
 
 
 @pytest.mark.quick
-def test_each_record_is_read_with_the_schema_that_its_id_names(lake: SparkSession, feed: Feed) -> None:
+def test_each_record_is_read_with_the_schema_of_its_id(lake: SparkSession, feed: Feed) -> None:
     newer = {**TRIP, "fields": [{"name": "fare", "type": "double", "default": 0.0}, *TRIP["fields"]]}
     feed.create_topic()
     old, new = feed.avro(trips(0, 100)), feed.avro([{**row, "fare": 1.5} for row in trips(100, 200)], newer)
@@ -56,7 +56,7 @@ def test_each_record_is_read_with_the_schema_that_its_id_names(lake: SparkSessio
 
 
 @pytest.mark.quick
-def test_avro_without_a_header_and_with_a_given_schema(lake: SparkSession, feed: Feed) -> None:
+def test_avro_without_a_header_lands_with_a_given_schema(lake: SparkSession, feed: Feed) -> None:
     schema = fastavro.parse_schema(TRIP)
     (feed.folder / "trip.avsc").write_text(json.dumps(TRIP))
     values = []
@@ -100,7 +100,7 @@ def test_a_pattern_reads_several_topics(lake: SparkSession, feed: Feed) -> None:
 
 
 @pytest.mark.quick
-def test_a_restart_resumes_and_the_ledger_has_no_gap(lake: SparkSession, feed: Feed) -> None:
+def test_the_ledger_has_no_gap_after_a_restart(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic()
     pipeline = feed.pipeline(source=feed.source(max_records_per_batch=100))
     batches: list[FinishedBatch] = []
@@ -117,7 +117,7 @@ def test_a_restart_resumes_and_the_ledger_has_no_gap(lake: SparkSession, feed: F
     assert batches[-1].lag == 0
 
 
-def test_a_partition_column_that_is_not_there_is_named(lake: SparkSession, feed: Feed) -> None:
+def test_the_error_names_a_missing_partition_column(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic()
     feed.send(feed.avro(trips(0, 1)))
     with pytest.raises(ConfigError, match="'nowhere'"):
@@ -125,7 +125,7 @@ def test_a_partition_column_that_is_not_there_is_named(lake: SparkSession, feed:
 
 
 @pytest.mark.quick
-def test_a_poison_record_stops_with_its_position_and_writes_nothing(lake: SparkSession, feed: Feed) -> None:
+def test_a_broken_record_stops_the_feed_with_its_position_before_any_write(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send([*feed.avro(trips(0, 5)), b"{not avro}", *feed.avro(trips(5, 9))])
     with pytest.raises(DecodeError) as caught:
@@ -134,7 +134,7 @@ def test_a_poison_record_stops_with_its_position_and_writes_nothing(lake: SparkS
     assert feed.rows() == []
 
 
-def test_tombstones_stop_or_are_skipped_as_declared(lake: SparkSession, feed: Feed) -> None:
+def test_tombstones_stop_the_feed_or_are_skipped_as_configured(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send([*feed.avro(trips(0, 5)), None, *feed.avro(trips(5, 9))])
     with pytest.raises(DecodeError, match="tombstone"):

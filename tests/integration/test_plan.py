@@ -1,4 +1,4 @@
-"""A run does what the plan says, and planning changes nothing. On a real broker, store and catalog."""
+"""A run does what ``plan`` has shown, and planning changes nothing, on a real broker, store and catalog."""
 
 import json
 import re
@@ -26,7 +26,7 @@ def planned(lake: SparkSession, feed: Feed) -> Planned:
     return Planned(lake, feed)
 
 
-def test_a_new_table_is_made_and_filled_as_planned(planned: Planned) -> None:
+def test_a_new_table_is_created_and_filled_as_planned(planned: Planned) -> None:
     planned.send(60, 25, 3)
     pipeline = planned.pipeline(
         limit=40,
@@ -46,7 +46,7 @@ def test_a_new_table_is_made_and_filled_as_planned(planned: Planned) -> None:
         ("rows", True),
     ]
     assert [each.backlog for each in found.partitions] == [60, 25, 3]
-    # Spark's shares: 40 · 60/88, 40 · 25/88, 40 · 3/88, rounded down.
+    # Of 40 records per batch, Spark gives each partition its share, rounded down: 40 · 60/88, 40 · 25/88, 40 · 3/88.
     assert [each.first for each in found.partitions] == [27, 11, 1]
     assert found.estimates is not None
     assert found.estimates.files.first is None
@@ -60,7 +60,7 @@ def test_a_new_table_is_made_and_filled_as_planned(planned: Planned) -> None:
     assert (again.statements, again.batches, again.kind) == ((), 0, "continues")
     assert again.checkpoint is not None
     assert again.checkpoint.action == "keep"
-    # Now the table allows an estimate: the mean of its batches, and the requests other than for files.
+    # The table has batches now, from whose means the plan estimates files, requests and seconds.
     planned.send(20, 20, 0)
     figures = planned.plan(pipeline).estimates
     assert figures is not None
@@ -70,7 +70,7 @@ def test_a_new_table_is_made_and_filled_as_planned(planned: Planned) -> None:
     [first, *_] = planned.run(pipeline)
     assert first.requests is not None
     written = first.requests.by_class["data"]
-    # Within a factor of two, because the number of table partitions in a batch varies.
+    # The estimate is within a factor of two, because the batches write to different numbers of table partitions.
     assert written / 2 <= figures.files.first <= 2 * written
     assert first.requests.total / 2 <= figures.requests.first <= 2 * first.requests.total
 
@@ -93,7 +93,7 @@ def test_the_requests_of_a_table_without_partitions_are_exact(planned: Planned) 
     assert second.requests.total == 8
 
 
-def test_a_changed_pipeline_and_a_changed_schema_become_the_statements_that_run(planned: Planned) -> None:
+def test_the_statements_of_a_plan_are_those_that_the_run_executes(planned: Planned) -> None:
     planned.send(3, 3, 3)
     planned.run(planned.pipeline(sink={"partition_by": ["zone"]}))
     planned.feed.send(planned.feed.avro([ride(2**40, "area")], WIDER), partition=0)
@@ -122,13 +122,13 @@ def test_a_changed_pipeline_and_a_changed_schema_become_the_statements_that_run(
 
 
 @pytest.mark.slow
-def test_a_lost_checkpoint_a_rewind_and_a_batch_that_comes_again(planned: Planned) -> None:
+def test_a_plan_foresees_a_lost_checkpoint_a_rewind_and_a_repeated_batch(planned: Planned) -> None:
     planned.send(4, 4, 4)
     pipeline = planned.pipeline(
         decode={"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}, "metadata": ["partition", "offset"]}
     )
     planned.run(pipeline)
-    # The state after a crash between the table's commit and the checkpoint's.
+    # Simulate a crash between the table's commit and the checkpoint's, after which the batch is repeated.
     planned.feed.forget("commits/0")
     planned.send(1, 0, 0)
     replayed = planned.plan(pipeline)
@@ -152,7 +152,7 @@ def test_a_lost_checkpoint_a_rewind_and_a_batch_that_comes_again(planned: Planne
     assert planned.commits()[-1] == moved.first_ranges
 
 
-def test_a_start_that_is_refused_is_reported_with_its_status(planned: Planned) -> None:
+def test_a_plan_reports_a_refused_start_with_the_exit_status(planned: Planned) -> None:
     planned.send(4, 4, 4)
     pipeline = planned.pipeline()
     planned.run(pipeline)
@@ -179,7 +179,7 @@ def test_a_start_that_is_refused_is_reported_with_its_status(planned: Planned) -
 
 
 @pytest.mark.slow
-def test_a_topic_that_was_recreated_and_letters_that_are_ahead(planned: Planned) -> None:
+def test_a_plan_refuses_a_recreated_topic_and_letters_ahead_of_the_table(planned: Planned) -> None:
     letters = {"table": f"lake.{planned.feed.name}.letters"}
     planned.send(4, 4, 4)
     planned.feed.send([b"no avro"], partition=0)
@@ -203,7 +203,7 @@ def test_a_topic_that_was_recreated_and_letters_that_are_ahead(planned: Planned)
 
 
 @pytest.mark.slow
-def test_upserts_with_a_history_and_letters_in_a_topic(planned: Planned) -> None:
+def test_a_plan_of_upserts_includes_the_history_and_the_dead_letter_topic(planned: Planned) -> None:
     planned.send(4)
     letters = f"{planned.feed.name}-letters"
     sink = {"mode": "upsert", "keys": ["id"], "history": f"lake.{planned.feed.name}.history", "sort_by": ["id"]}
@@ -233,7 +233,7 @@ def test_parquet_run_does_what_was_planned(planned: Planned) -> None:
     assert found.estimates is not None
     [first] = planned.run(pipeline)
     assert first.requests is not None
-    # A single task reads and writes such a small batch.
+    # One file, because a single task reads and writes such a small batch.
     assert found.estimates.files.first == first.requests.by_class["data"] == 1
     planned.send(4, 0, 0)
     figures = planned.plan(pipeline).estimates
@@ -247,14 +247,14 @@ def test_parquet_run_does_what_was_planned(planned: Planned) -> None:
     assert "partition_by names the column 'nowhere'" in wrong.refusal.what
 
 
-def test_many_topics_are_summed_up_and_each_is_reported_alone(planned: Planned) -> None:
+def test_a_plan_of_many_topics_has_a_total_and_an_entry_for_each(planned: Planned) -> None:
     feed, lake = planned.feed, planned.lake
     names = {each: f"{feed.name}.{each}" for each in ("loud", "quiet", "silent", "strange")}
     for name in names.values():
         feed.create_topic(topic=name, partitions=2)
     for each, count in (("loud", 50), ("quiet", 2)):
         feed.send(feed.avro(map(ride, range(count)), RIDE, topic=names[each]), topic=names[each], partition=0)
-    # The topic has no registered schema.
+    # The topic 'strange' has a record but no registered schema, so its plan is refused.
     feed.send([b"?"], topic=names["strange"])
     file = feed.write_file(
         source=feed.source(topics=None, topics_pattern=rf"{feed.name}\..*", max_records_per_batch=20),
@@ -293,7 +293,7 @@ def test_many_topics_are_summed_up_and_each_is_reported_alone(planned: Planned) 
 
 
 @pytest.mark.quick
-def test_what_the_command_prints_is_what_the_document_shows(
+def test_the_printed_plan_equals_the_plan_in_docs_check_md(
     lake: SparkSession, stack: Endpoints, tmp_path: Path
 ) -> None:
     planned = Planned(lake, Feed(stack, tmp_path, name="rides", fast_path=None))
@@ -304,7 +304,7 @@ def test_what_the_command_prints_is_what_the_document_shows(
             command, [str(tmp_path / "rides.yaml")], env={**planned.feed.environment, "COLUMNS": "120"}
         )
     assert done.exit_code == 0, done.output
-    # The registry's number depends on the schemas that other tests have registered.
+    # Replace the schema id, which depends on the schemas that other tests have registered.
     result = re.sub(r"'lakefeed.schema-ids' = '\d+'", "'lakefeed.schema-ids' = '1'", done.output)
     [shown] = [block.text for block in blocks_of(ROOT / "docs" / "check.md") if block.test]
     assert result == shown

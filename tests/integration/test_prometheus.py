@@ -1,4 +1,4 @@
-"""A real Prometheus uses lakefeed's metrics, rules and dashboard: queries have data, and alerts fire when expected."""
+"""In a real Prometheus, the queries of lakefeed's dashboard have data, and lakefeed's alerts fire when expected."""
 
 import json
 import threading
@@ -42,7 +42,7 @@ HEALTHY = {
     "lakefeed_dead_letters_total": "0",
     "lakefeed_batches_over_s3_budget_total": "0",
 }
-# The unhealthy series of each alert, and the minute by which the alert has fired.
+# For each alert: the series that make it fire, and the minute by which it has fired.
 FIRING: dict[str, tuple[dict[str, str], int]] = {
     "LakefeedTargetDown": ({'up{job="lakefeed"}': "1 0x60"}, 5),
     "LakefeedDriverDown": ({"lakefeed_feed_up": "1 0x60"}, 5),
@@ -106,7 +106,7 @@ def test_each_alert_fires_and_does_not_fire(tmp_path: Path) -> None:
 
 
 def without_texts(folder: Path) -> Path:
-    """Write a copy of the rules without annotations, which promtool would compare too."""
+    """Write a copy of the rules without annotations, because promtool would also compare the annotations."""
     document = yaml.safe_load(RULES.read_text())
     for rule in document["groups"][0]["rules"]:
         del rule["annotations"]
@@ -128,7 +128,7 @@ def served(monitor: FeedMonitor) -> Iterator[str]:
 
 
 def one_batch(monitor: FeedMonitor, number: int) -> None:
-    """Report a batch in which all counts are positive."""
+    """Report a finished batch to the monitor, in which all counts are positive."""
     start = 10 * number
     with monitor.batch(number, [OffsetRange("trips", 0, start, start + 10)]):
         time.sleep(0.02)
@@ -156,7 +156,7 @@ def one_batch(monitor: FeedMonitor, number: int) -> None:
 
 @contextmanager
 def busy() -> Iterator[FeedMonitor]:
-    """Yield a feed that finishes several batches a second, and shows the next one as running in between."""
+    """Yield the monitor of a feed that finishes several batches a second, and always shows a running batch."""
     monitor = FeedMonitor("taxi")
     monitor.begin(sink="iceberg lake.nyc.trips", fence=None, position=[OffsetRange("trips", 0, 0, 0)])
     monitor.observe_ends({("trips", 0): 0})
@@ -210,7 +210,7 @@ def test_a_real_prometheus_has_data_for_each_query_of_the_dashboard(tmp_path: Pa
             server.until('ALERTS{alertname="LakefeedOverS3Budget", alertstate="firing"}', seconds=30)
 
 
-def test_the_text_follows_the_conventions() -> None:
+def test_metric_names_and_help_texts_follow_the_conventions_of_prometheus() -> None:
     monitor = FeedMonitor("taxi")
     monitor.begin(sink="iceberg", fence=None)
     one_batch(monitor, 0)

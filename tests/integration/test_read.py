@@ -1,4 +1,4 @@
-"""lakefeed read: exactly the chosen records, once, from a real broker into each kind of target."""
+"""``lakefeed read`` writes exactly the chosen records once, from a real broker into each kind of target."""
 
 import json
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ def ids(rows: Iterable[Any]) -> list[int]:
 
 @pytest.fixture
 def sent(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> Feed:
-    """Send 100 records to each of 3 partitions; the ids show the partition."""
+    """Send 100 records to each of 3 partitions, with ids that show the partition; return the feed."""
     feed.export(monkeypatch)
     feed.create_topic(partitions=3)
     for partition in range(3):
@@ -36,7 +36,7 @@ def sent(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> Feed:
 
 
 @pytest.mark.quick
-def test_ranges_are_read_exactly_several_of_one_partition_too(lake: SparkSession, sent: Feed) -> None:
+def test_exactly_the_given_ranges_are_read_also_several_of_a_partition(lake: SparkSession, sent: Feed) -> None:
     pipeline = sent.pipeline(decode=DECODE, transform={"sql": f"SELECT id, zone FROM {sent.name} WHERE id <> 205"})
     ranges = [
         lf.OffsetRange(sent.topic, 0, 10, 20),
@@ -53,7 +53,7 @@ def test_ranges_are_read_exactly_several_of_one_partition_too(lake: SparkSession
     assert (done.whole, done.offsets, done.records, done.rows, done.unreadable) == (True, 23, 23, 22, 0)
 
 
-def test_offsets_that_are_not_there_are_an_error(lake: SparkSession, sent: Feed) -> None:
+def test_missing_offsets_are_an_error(lake: SparkSession, sent: Feed) -> None:
     pipeline = sent.pipeline(decode=DECODE)
     with pytest.raises(ResourceMissing, match=r"-1 has no offset 100 yet, it ends at 100"):
         pipeline.read_batch(lake, ranges=[lf.OffsetRange(sent.topic, 1, 90, 101)])
@@ -63,7 +63,9 @@ def test_offsets_that_are_not_there_are_an_error(lake: SparkSession, sent: Feed)
         lf.read_topic(lake, sent.topic, ranges=[lf.OffsetRange(sent.topic, 3, 0, 1)])
 
 
-def test_a_time_is_from_its_first_record_to_the_first_after_it(lake: SparkSession, feed: Feed) -> None:
+def test_a_time_range_begins_at_the_first_record_in_it_and_ends_before_the_first_after_it(
+    lake: SparkSession, feed: Feed
+) -> None:
     feed.create_topic(partitions=2)
     noon = int(datetime(2026, 11, 20, 12, tzinfo=UTC).timestamp() * 1000)
     producer = Producer({"bootstrap.servers": feed.stack.bootstrap_servers})
@@ -127,7 +129,7 @@ def test_topics_of_a_pattern_are_read(lake: SparkSession, feed: Feed) -> None:
     assert {row.value for row in some.collect()} == {"1.2", "1.3"}
 
 
-def test_each_target_has_every_row_and_one_that_is_there_is_left_alone(
+def test_each_target_gets_every_row_and_an_existing_target_stays_unchanged(
     lake: SparkSession, sent: Feed, tmp_path: Path
 ) -> None:
     read = sent.pipeline(decode=DECODE).batch_read()
@@ -188,7 +190,7 @@ def test_records_of_an_open_transaction_are_not_read(lake: SparkSession, feed: F
     producer.flush(30)
     pipeline, shown = feed.pipeline(decode="string"), ConsoleResult(limit=None, as_json=False)
     done = pipeline.batch_read().to(shown, Selection(), spark=lake)
-    # Three records, their marker, two aborted records and their marker.
+    # The 7 offsets below the open transaction: three records, their marker, two aborted records and their marker.
     expected = [b'{"id": %d}' % number for number in range(3)]
     assert (done.offsets, done.records, [value.encode() for (value,) in shown.rows if value]) == (7, 3, expected)
     with pytest.raises(ResourceMissing, match="has no offset 8 yet, it ends at 7"):
@@ -197,7 +199,7 @@ def test_records_of_an_open_transaction_are_not_read(lake: SparkSession, feed: F
 
 
 @pytest.mark.slow
-def test_the_command_on_a_pipeline_and_on_a_topic(sent: Feed) -> None:
+def test_the_read_command_accepts_a_pipeline_and_a_topic(sent: Feed) -> None:
     file = sent.write_file(decode=DECODE)
     some = ("--range", f"{sent.topic}:0:10:13", "--range", f"{sent.topic}:2:0:2")
     shown = lakefeed("read", file, *some, environment=sent.environment)
@@ -215,7 +217,7 @@ def test_the_command_on_a_pipeline_and_on_a_topic(sent: Feed) -> None:
 
 
 @pytest.mark.slow
-def test_the_command_writes_files(sent: Feed, tmp_path: Path) -> None:
+def test_the_read_command_writes_files(sent: Feed, tmp_path: Path) -> None:
     done = lakefeed(
         "read", sent.topic, "--to", tmp_path / "out", "--format", "csv", "--decode", "raw", environment=sent.environment
     )

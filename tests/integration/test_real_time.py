@@ -31,7 +31,7 @@ def settings(feed: Feed, **blocks: Any) -> dict[str, Any]:
 
 @pytest.mark.quick
 @pytest.mark.slow
-def test_records_go_through_and_a_second_run_resumes(feed: Feed, lake: SparkSession) -> None:
+def test_records_arrive_in_real_time_and_a_second_run_resumes(feed: Feed, lake: SparkSession) -> None:
     feed.create_topic(partitions=2)
     notes: list[str] = []
 
@@ -39,7 +39,7 @@ def test_records_go_through_and_a_second_run_resumes(feed: Feed, lake: SparkSess
         stop = threading.Event()
 
         def on_batch(progress: FinishedBatch) -> None:
-            # A batch that was running before the records were sent may end without them.
+            # The batch that was running when the records were sent may end without these records.
             seen.append(progress.records)
             if sum(seen) >= len(numbers):
                 stop.set()
@@ -58,7 +58,7 @@ def test_records_go_through_and_a_second_run_resumes(feed: Feed, lake: SparkSess
     assert Counter(once) == Counter(range(800))
     batches = {bytes(h.value).decode() for each in records.collect() for h in each.headers if h.key == "lakefeed.batch"}
     assert all(each.partition("/")[2].isdigit() for each in batches)
-    # With batches, the same file resumes at the position of real time.
+    # A run in batches resumes at the position that the run in real time has reached.
     feed.send([json.dumps({"id": 800}).encode()])
     assert feed.pipeline(**settings(feed)).run(spark=lake, once=True).rows >= 1
 
@@ -71,7 +71,7 @@ def test_records_go_through_and_a_second_run_resumes(feed: Feed, lake: SparkSess
         ("SELECT id FROM {name}", "drops the position of the record"),
     ],
 )
-def test_what_is_no_row_for_a_record_is_refused_before_anything_is_sent(
+def test_transforms_with_no_or_several_rows_per_record_are_refused_before_the_start(
     feed: Feed, lake: SparkSession, sql: str, notes: str
 ) -> None:
     feed.create_topic(partitions=1)
@@ -80,7 +80,7 @@ def test_what_is_no_row_for_a_record_is_refused_before_anything_is_sent(
         feed.pipeline(**settings(feed, transform=transform)).run(spark=lake)
 
 
-def test_more_partitions_than_tasks_at_a_time_are_refused(feed: Feed, lake: SparkSession) -> None:
+def test_more_partitions_than_parallel_tasks_are_refused(feed: Feed, lake: SparkSession) -> None:
     feed.create_topic(partitions=3)
     with pytest.raises(LakefeedError, match="3 partitions and 2 slots"):
         feed.pipeline(**settings(feed)).run(spark=lake)

@@ -1,4 +1,4 @@
-"""Topics as they are in practice: many schema versions at once, broken records, a registry that goes away."""
+"""Topics as they are in practice: several schema versions at once, broken records, a registry that fails."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def row_of(version: int, number: int) -> dict[str, Any]:
     }
 
 
-def test_five_versions_of_a_schema_at_random_while_the_query_runs(lake: SparkSession, feed: Feed) -> None:
+def test_records_of_five_random_schema_versions_land_while_the_query_runs(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=10)
     client = SchemaRegistryClient({"url": feed.stack.schema_registry_url})
     context = SerializationContext(feed.topic, MessageField.VALUE)
@@ -138,7 +138,7 @@ def test_five_versions_of_a_schema_at_random_while_the_query_runs(lake: SparkSes
 
 
 def filled(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row with the fields of later versions: null, or the default of the field that has one."""
+    """Return a row with all fields of later versions: a field that the row lacks is null, or has its default."""
     place = row.get("place")
     return {
         "id": row["id"],
@@ -150,7 +150,7 @@ def filled(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def send_broken(feed: Feed, *, records: int, share: float, large: int) -> Counter[tuple[int, str]]:
-    """Send valid records with broken ones at random places; return the number of each kind in each partition."""
+    """Send valid records with broken ones among them; return the counts of broken records by partition and kind."""
     client = SchemaRegistryClient({"url": feed.stack.schema_registry_url})
     [first] = feed.avro([{"id": 0, "zone": "zone 0"}])
     header = first[:5]
@@ -204,7 +204,9 @@ def send_broken(feed: Feed, *, records: int, share: float, large: int) -> Counte
 
 
 @pytest.mark.parametrize(("records", "large"), [(24_000, 2), pytest.param(1_000_000, 5, marks=pytest.mark.slow)])
-def test_one_in_a_hundred_is_broken_in_twelve_ways(lake: SparkSession, feed: Feed, records: int, large: int) -> None:
+def test_records_broken_in_twelve_ways_are_all_accounted_for(
+    lake: SparkSession, feed: Feed, records: int, large: int
+) -> None:
     Topics(feed.stack.bootstrap_servers).create(feed.topic, partitions=10, config={"max.message.bytes": "12000000"})
     sent = send_broken(feed, records=records, share=0.01, large=large)
     assert {kind for _, kind in sent} == set(KINDS)
@@ -218,7 +220,7 @@ def test_one_in_a_hundred_is_broken_in_twelve_ways(lake: SparkSession, feed: Fee
     broken_ones = sum(sent.values())
     assert (summary.records, summary.rows, summary.dead_letters) == (records, records - broken_ones, broken_ones)
 
-    # rows + dead letters + skipped = records in each partition, by the ledger's counts and by the tables' rows.
+    # In each partition, rows + dead letters = records: by the ledger's counts, and by the rows of both tables.
     per_partition: Counter[tuple[int, str]] = Counter()
     for commit in IcebergLedger(lake, feed.table, feed.name).commits():
         for (_, partition), counts in commit.counts.items():
@@ -240,7 +242,8 @@ def test_one_in_a_hundred_is_broken_in_twelve_ways(lake: SparkSession, feed: Fee
     assert positions is not None
     assert (positions.a, positions.d) == (records, records)
 
-    # All letters can be listed with their original bytes, and replayed; none of them is decodable yet.
+    # The letters can be listed with their original bytes, and replayed; all stay letters, because none has become
+    # decodable.
     largest = lake.sql(f"SELECT max(length(value)) n FROM {dead}").first()
     assert largest is not None
     assert largest.n > 10_000_000
@@ -251,7 +254,7 @@ def test_one_in_a_hundred_is_broken_in_twelve_ways(lake: SparkSession, feed: Fee
     again = feed.pipeline(**blocks).replay(DeadLetterFilter(feed=feed.name), spark=lake)
     assert (again.rows, again.still_dead) == (0, broken_ones)
 
-    # Beyond the error budget the feed stops, before the batch that would exceed it.
+    # The feed stops before a batch that would exceed the error budget.
     feed.send([b"\x01"] * (records // 10), partition=0)
     with pytest.raises(ErrorBudgetExceeded):
         feed.pipeline(**blocks).run(spark=lake, once=True)
@@ -268,7 +271,7 @@ def own_registry(tmp_path: Path) -> Iterator[OwnRegistry]:
 
 
 class OwnRegistry:
-    """A registry of one test, which the test may kill."""
+    """A separate registry for one test, which the test can kill and start again."""
 
     def __init__(self, folder: Path) -> None:
         home = Home(folder / "registry-home")
@@ -304,7 +307,7 @@ class OwnRegistry:
 
 
 @pytest.mark.parametrize("away", [5, pytest.param(60, marks=pytest.mark.slow)])
-def test_a_registry_that_is_killed_in_mid_batch_costs_time_and_nothing_else(
+def test_a_registry_that_is_killed_in_mid_batch_only_delays_the_feed(
     lake: SparkSession, feed: Feed, own_registry: OwnRegistry, away: int
 ) -> None:
     feed.create_topic()
@@ -315,7 +318,7 @@ def test_a_registry_that_is_killed_in_mid_batch_costs_time_and_nothing_else(
     new = AvroSerializer(client, json.dumps(newer))
     feed.send([old({"id": number, "zone": "z"}, context) for number in range(100)])
     values = [new({"id": number, "zone": "z", "fare": 1.5}, context) for number in range(100, 200)]
-    # A separate subject, so that the feed begins with the first version only.
+    # Register the first version under a separate subject, so that the feed begins with this version only.
     client.register_schema(f"{feed.name}-first", Schema(json.dumps(TRIP), "AVRO"))
     stop, back = threading.Event(), threading.Event()
     killed = threading.Event()

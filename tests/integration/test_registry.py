@@ -1,4 +1,4 @@
-"""The registry's client and the JVM decoder with the stack's real registry."""
+"""The Python client and the JVM decoder work with the stack's real schema registry."""
 
 import json
 import time
@@ -50,14 +50,14 @@ def test_registered_schemas_are_read_back(registry: SchemaRegistry, subject: str
     assert subject in registry.subjects()
 
 
-def test_latest_sees_what_others_register(registry: SchemaRegistry, subject: str) -> None:
+def test_latest_returns_a_version_that_another_client_has_registered(registry: SchemaRegistry, subject: str) -> None:
     registry.register(subject, json.dumps(V1))
     assert registry.latest(subject).version == 1
     SchemaRegistry(registry.url).register(subject, json.dumps(V2))
     assert registry.latest(subject).version == 2
 
 
-def test_a_missing_subject_names_those_spelt_alike(registry: SchemaRegistry, subject: str) -> None:
+def test_the_error_of_a_missing_subject_names_similar_subjects(registry: SchemaRegistry, subject: str) -> None:
     registry.register(subject, json.dumps(V1))
     with pytest.raises(ResourceMissing) as missing:
         registry.latest(subject.replace("-value", "-valeu"))
@@ -110,7 +110,9 @@ def test_the_decoder_reads_ids_of_the_real_registry(lake: SparkSession, registry
     assert unknown.error == "unknown schema id 2000000000"
 
 
-def test_references_of_the_real_registry(lake: SparkSession, registry: SchemaRegistry, subject: str) -> None:
+def test_references_in_the_real_registry_are_resolved(
+    lake: SparkSession, registry: SchemaRegistry, subject: str
+) -> None:
     import urllib.request
 
     city = {"type": "record", "name": "City", "namespace": "geo", "fields": [{"name": "name", "type": "string"}]}

@@ -1,4 +1,4 @@
-"""Requests of S3A and of Iceberg's S3FileIO are counted alike, by the kind of their keys, on a real S3 server."""
+"""The meter counts requests of S3A and of Iceberg's S3FileIO alike, by the class of their key, on a real S3 server."""
 
 import uuid
 from typing import Any
@@ -12,12 +12,12 @@ from lakefeed_local.stack import Endpoints
 
 
 def more(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
-    """Return the counts between two snapshots."""
+    """Return by how much each count has grown between two states of the meter."""
     return {name: count - before.get(name, 0) for name, count in after.items() if count > before.get(name, 0)}
 
 
 @pytest.mark.quick
-def test_s3a_is_counted(lake: SparkSession, stack: Endpoints) -> None:
+def test_requests_of_s3a_are_counted(lake: SparkSession, stack: Endpoints) -> None:
     folder = stack.warehouse.replace("s3://", "s3a://").rstrip("/") + f"/meter-{uuid.uuid4().hex}"
     before, traffic = jvm.s3_requests(lake), dict(jvm.java(lake).s3.RequestMeter.traffic())
     lake.range(0, 1000, 1, 1).write.parquet(folder)
@@ -31,12 +31,12 @@ def test_s3a_is_counted(lake: SparkSession, stack: Endpoints) -> None:
 
 
 @pytest.mark.quick
-def test_icebergs_own_client_is_counted(lake: SparkSession) -> None:
+def test_requests_of_icebergs_own_client_are_counted(lake: SparkSession) -> None:
     name = f"lake.meter_{uuid.uuid4().hex[:8]}.t"
     lake.sql(f"CREATE NAMESPACE IF NOT EXISTS {name.rpartition('.')[0]}")
     before = jvm.s3_requests(lake)
     lake.range(0, 1000, 1, 1).writeTo(name).create()
-    # A data file, a manifest, a manifest list, a metadata file; no rename and no copy.
+    # The write puts a data file, a manifest, a manifest list and a metadata file, and neither renames nor copies.
     counted = more(before, jvm.s3_requests(lake))
     assert counted["PutObject"] >= 4
     assert "CopyObject" not in counted
@@ -47,10 +47,10 @@ def test_icebergs_own_client_is_counted(lake: SparkSession) -> None:
     ("key", "key_class", "location"),
     [("checkpoints/f/offsets/12", "offsets", "checkpoints/f"), ("w/t/data/day=1/00000-0-0a.parquet", "data", "w/t")],
 )
-def test_a_key_shows_its_class_and_its_location(
+def test_requests_are_counted_by_the_class_and_location_of_the_key(
     lake: SparkSession, stack: Endpoints, key: str, key_class: str, location: str
 ) -> None:
-    """``KeyClassTest`` has all classes."""
+    """The Java test ``KeyClassTest`` tests all classes of keys."""
     root = f"keys-{uuid.uuid4().hex}"
     hadoop: Any = lake._jvm
     place = hadoop.org.apache.hadoop.fs.Path(f"s3a://{stack.bucket}/{root}/{key}")

@@ -51,7 +51,7 @@ def create(lake: SparkSession, feed: Feed) -> None:
 
 
 def recorded(feed: Feed, schema_id: int) -> dict[str, str]:
-    """Return the table properties of a feed that has read the first version."""
+    """Return the table properties that a feed has stored after reading the first version of the schema."""
     return {f"lakefeed.reader.{feed.name}": StoredSchema(json.dumps(TRIP), frozenset([schema_id])).to_json()}
 
 
@@ -66,7 +66,9 @@ def test_show_and_diff_work_without_a_table(feed: Feed, versions: list[int]) -> 
     assert f"  version 2  id {versions[1]}  area renamed from zone; fare added (double)\n" in text
 
 
-def test_side_by_side_and_what_would_change(lake: SparkSession, feed: Feed, versions: list[int]) -> None:
+def test_show_compares_registry_and_table_and_diff_lists_the_changes(
+    lake: SparkSession, feed: Feed, versions: list[int]
+) -> None:
     create(lake, feed)
     pipeline = feed.write_file()
     columns = {each["path"]: (each["registry"], each["table"]) for each in printed(feed, "show", pipeline)["columns"]}
@@ -103,7 +105,7 @@ def test_side_by_side_and_what_would_change(lake: SparkSession, feed: Feed, vers
 DECODE = {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}}
 
 
-def test_diff_refuses_a_column_that_cannot_be_changed(lake: SparkSession, feed: Feed, versions: list[int]) -> None:
+def test_diff_refuses_an_impossible_change_of_a_column(lake: SparkSession, feed: Feed, versions: list[int]) -> None:
     lake.sql(f"CREATE NAMESPACE {feed.table.rpartition('.')[0]}")
     lake.sql(f"CREATE TABLE {feed.table} (id STRING) USING iceberg")
     refused = run(feed, "diff", feed.write_file())
@@ -134,7 +136,7 @@ def test_history_lists_the_versions(lake: SparkSession, feed: Feed) -> None:
 
 
 def test_infer_prints_a_schema_of_the_records(lake: SparkSession, feed: Feed) -> None:
-    """In the running session; as a separate command it would start a session."""
+    """The command runs in this process and uses the running session; a separate process would start a session."""
     feed.create_topic()
     pipeline = feed.write_file(decode={"json": {"schema_ddl": "id BIGINT"}})
     with_nothing = run(feed, "infer", pipeline)
@@ -151,7 +153,7 @@ def test_infer_prints_a_schema_of_the_records(lake: SparkSession, feed: Feed) ->
     }
 
 
-def test_missing_subject_is_named(feed: Feed, versions: list[int]) -> None:
+def test_the_error_names_the_missing_subject(feed: Feed, versions: list[int]) -> None:
     near = {"avro": {"registry": "${SCHEMA_REGISTRY_URL}", "subject": f"{feed.topic}-valeu"}}
     misspelt = run(feed, "show", feed.write_file(decode=near)).exception
     assert isinstance(misspelt, ResourceMissing)
@@ -173,7 +175,7 @@ def test_missing_subject_is_named(feed: Feed, versions: list[int]) -> None:
     assert "has JSON schemas, but this pipeline decodes AVRO" in not_avro.what
 
 
-def test_json_schema_and_protobuf_subjects_are_shown_too(lake: SparkSession, feed: Feed) -> None:
+def test_json_schema_and_protobuf_subjects_are_shown(lake: SparkSession, feed: Feed) -> None:
     registry = SchemaRegistry(feed.stack.schema_registry_url)
     document = {
         "title": "Trip",

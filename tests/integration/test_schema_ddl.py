@@ -1,4 +1,4 @@
-"""All changes of a schema on a real Iceberg table with data: older and newer rows are still read correctly."""
+"""After each change of a schema, a real Iceberg table with data still gives its older and newer rows correctly."""
 
 import json
 import uuid
@@ -118,7 +118,7 @@ OLDER = (
 
 
 def test_type_changes_that_iceberg_refuses_are_refused(lake: SparkSession) -> None:
-    """Our rule for widening a type is Iceberg's."""
+    """lakefeed allows the same type changes as Iceberg."""
     table = Table(lake, "a INT, b DATE, c DECIMAL(9,2), d STRUCT<e: STRING>")
     before = table.schema
     for name, expected in (("a", "double"), ("b", "timestamp"), ("c", "decimal(12,3)"), ("d.e", "binary")):
@@ -163,7 +163,7 @@ def test_each_schema_change_at_each_depth_keeps_the_rows(lake: SparkSession, fee
     assert table.follow(want, after.changes) == []
 
     table.append([NEW], want)
-    # A writer with the old schema continues: fields that it lacks become null, also inside arrays and maps.
+    # Rows of a writer with the old schema still land; fields that they lack become null, also inside arrays and maps.
     older_columns = StructType.fromDDL(OLDER)
     assert isinstance(older_columns, StructType)
     older = {"id": 2, "stops": [{"x": 1, "is": "w"}, None], "by_day": {"mon": {"sum": 1}, "tue": None}}
@@ -176,7 +176,7 @@ def test_each_schema_change_at_each_depth_keeps_the_rows(lake: SparkSession, fee
     assert second == {key: each for key, each in NEW.items() if key != "id"}
     assert third == older
     assert fourth == {"id": 3, "address": {"zip": "y"}}
-    # Without Spark the columns are the same.
+    # pyiceberg, without Spark, sees the same columns.
     there = open_table(table.name, connections=feed.connections).schema()
     assert same_type(columns_of_table(there), table.schema)
     assert columns_of_table(there).json() == table.schema.json()

@@ -1,4 +1,4 @@
-"""The writers' schema changes during a pipeline: each policy, with real records, from the topic to the table."""
+"""The writers' schema changes while a pipeline exists: each policy of ``schema.on_change`` with real records."""
 
 import json
 from typing import Any
@@ -37,7 +37,7 @@ def history(feed: Feed) -> list[dict[str, Any]]:
 
 
 @pytest.mark.quick
-def test_table_follows_the_schema(lake: SparkSession, feed: Feed) -> None:
+def test_the_table_follows_the_changes_of_the_schema(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send(feed.avro([{"id": 1, "zone": "a", "stop": {"x": 1}}], V1))
     pipeline = feed.pipeline()
@@ -71,7 +71,7 @@ def test_schema_change_stops_the_feed_if_configured(lake: SparkSession, feed: Fe
     with pytest.raises(SchemaChanged, match=r"id widened from int to long; area renamed from zone; stop\.y added"):
         feed.pipeline(schema={"on_change": "fail"}).run(spark=lake, once=True)
     assert [row["id"] for row in feed.rows()] == [1]
-    # The same batch lands after the policy was changed.
+    # After the policy was changed to evolve, the refused batch lands.
     feed.pipeline(schema={"on_change": "evolve"}).run(spark=lake, once=True)
     assert sorted(row["id"] for row in feed.rows()) == [1, 2]
 

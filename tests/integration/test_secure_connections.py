@@ -1,4 +1,4 @@
-"""All connections of a feed over TLS with a private authority, with logins: a whole run, and each possible mistake."""
+"""All connections of a feed use TLS with a private authority, and logins: a run works, and each mistake is named."""
 
 import signal
 import time
@@ -39,12 +39,12 @@ def _trust_of_one_test() -> Iterator[None]:
     trust.forget()
 
 
-def test_a_whole_feed_over_tls(servers: Secured) -> None:
+def test_a_feed_runs_with_tls_on_all_connections(servers: Secured) -> None:
     land(servers, lambda pipeline: None)
     assert servers.registry_proxy.refused == 0
 
 
-def test_a_wrong_authority_is_named_for_each_server(servers: Secured) -> None:
+def test_each_servers_error_names_a_wrong_certificate_authority(servers: Secured) -> None:
     found = problems(servers, lambda pipeline: pipeline["tls"].update(ca_file=str(servers.stranger.file)))
     assert found.keys() == EACH_SERVER
     for key, text in found.items():
@@ -62,14 +62,16 @@ def test_a_wrong_authority_is_named_for_each_server(servers: Secured) -> None:
         ("SEARCH_PASSWORD", "sinks.index.elasticsearch.username", "refuses the login"),
     ],
 )
-def test_a_wrong_password_is_named(servers: Secured, variable: str, key: str, says: str) -> None:
+def test_the_error_of_a_wrong_password_names_the_server_and_hides_the_password(
+    servers: Secured, variable: str, key: str, says: str
+) -> None:
     found = problems(servers, lambda pipeline: None, environment={variable: "wrong-password"})
     assert says in found[key]
     assert "wrong-password" not in str(found)
 
 
 def with_oauth(servers: Secured, listener: str = "oauth") -> Change:
-    """Return a change after which the pipeline logs in to the broker with tokens."""
+    """Return a function that changes a pipeline so that it logs in to the broker with OAuth tokens."""
 
     def change(pipeline: dict[str, Any]) -> None:
         client = {"client_id": "lakefeed", "client_secret": "${REGISTRY_SECRET}"}
@@ -81,7 +83,7 @@ def with_oauth(servers: Secured, listener: str = "oauth") -> Change:
     return change
 
 
-def test_a_token_that_has_expired_is_named(servers: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_names_an_expired_token(servers: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "there is no topic" in problems(servers, with_oauth(servers))["source.kafka.topics.0"]
     monkeypatch.setattr(servers.tokens, "seconds", -60)
     found = problems(servers, with_oauth(servers))
@@ -89,7 +91,7 @@ def test_a_token_that_has_expired_is_named(servers: Secured, monkeypatch: pytest
     assert "refuses the credentials (HTTP status 401)" in found["decode.avro.registry"]
 
 
-def test_a_certificate_for_another_host_is_named(servers: Secured) -> None:
+def test_the_error_names_a_certificate_for_another_host(servers: Secured) -> None:
     def change(pipeline: dict[str, Any]) -> None:
         pipeline["source"]["kafka"]["bootstrap_servers"] = servers.kafka.servers("misnamed")
         pipeline["s3"]["endpoint"] = servers.misnamed_s3
@@ -99,7 +101,7 @@ def test_a_certificate_for_another_host_is_named(servers: Secured) -> None:
         assert "is for another host" in found[key], found
 
 
-def test_a_broker_that_asks_for_a_certificate_gets_it(servers: Secured) -> None:
+def test_a_broker_that_requires_a_client_certificate_gets_it(servers: Secured) -> None:
     own = with_certificate(servers.authority.sign("a-feed"))
 
     def change(pipeline: dict[str, Any]) -> None:
@@ -119,9 +121,9 @@ def test_a_broker_that_asks_for_a_certificate_gets_it(servers: Secured) -> None:
 def test_tokens_are_renewed_while_a_feed_runs(
     servers: Secured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The broker closes a connection with an expired token; the registry refuses such a token for a new schema.
+    """The broker closes a connection whose token has expired, and the registry refuses an expired token.
 
-    A feed that still reads must have fetched new tokens for both.
+    So a feed that still reads records of new schemas has fetched new tokens for both servers.
     """
     name = topic = f"renewed_{uuid.uuid4().hex[:8]}"
     seconds = 10

@@ -28,7 +28,7 @@ def command_lines() -> str:
 
 
 @pytest.mark.quick
-def test_no_secret_in_ps_conf_set_or_explain(lake: SparkSession, stack: Endpoints) -> None:
+def test_no_secret_is_in_process_lists_spark_settings_or_plans(lake: SparkSession, stack: Endpoints) -> None:
     secret = stack.secret_key.get_secret_value()
     lake.sql("CREATE NAMESPACE IF NOT EXISTS lake.secrets")
     frame = lf.read_topic(lake, "x", decode="raw", bootstrap_servers=stack.bootstrap_servers)
@@ -43,7 +43,7 @@ def test_no_secret_in_ps_conf_set_or_explain(lake: SparkSession, stack: Endpoint
 
 
 @pytest.mark.quick
-def test_conf_prints_all_that_spark_submit_needs_and_no_secret(feed: Feed) -> None:
+def test_conf_prints_all_arguments_of_spark_submit_and_no_secret(feed: Feed) -> None:
     done = lakefeed("deploy", "conf", PIPELINE, "--output", "json", environment=feed.environment)
     settings = json.loads(done.stdout)
     assert settings["spark.sql.catalog.lake.uri"] == feed.stack.catalog_uri

@@ -23,7 +23,7 @@ def feed(stack: Endpoints, tmp_path: Path) -> Feed:
     return found
 
 
-def test_a_topic_and_a_registry_that_are_not_there_are_found_before_a_run(feed: Feed) -> None:
+def test_a_missing_topic_and_a_missing_registry_are_reported_before_a_run(feed: Feed) -> None:
     sink = {"kafka": {"topic": "no-such-topic", "value": {"avro": {"registry": "http://127.0.0.1:1"}}}}
     config = feed.pipeline(decode=DECODE, sinks={"copy": sink}).config
     found = {each.key: each.what for each in preflight(config, connections=feed.connections)}
@@ -68,7 +68,7 @@ def test_invalid_sink_is_refused_when_the_file_is_read(feed: Feed, changed: dict
         ({"transform": {"sql": "SELECT zip, count(*) AS n FROM {name} GROUP BY zip"}}, "watermark", "transform.sql"),
     ],
 )
-def test_check_reports_what_only_spark_knows(
+def test_check_reports_mistakes_that_only_spark_finds(
     feed: Feed, lake: SparkSession, changed: dict[str, Any], message: str, key: str
 ) -> None:
     named = json.loads(json.dumps(changed).replace("{name}", feed.name))
@@ -79,7 +79,7 @@ def test_check_reports_what_only_spark_knows(
     assert message in f"{found[0].what} {found[0].hint}"
 
 
-def test_a_sink_that_does_not_take_the_output_mode_is_refused_by_the_file_alone(feed: Feed) -> None:
+def test_an_output_mode_that_the_sink_does_not_support_is_refused_without_servers(feed: Feed) -> None:
     case = Case("update", lambda feed: {"parquet": {"path": path(feed)}}, of_files)
     with pytest.raises(ConfigError, match=r"does not fit sink\.parquet, which takes append"):
         feed.pipeline(**blocks(feed, case))

@@ -1,4 +1,4 @@
-"""The guarantees of sinks: the modes that they claim, and the result of a crash between their commit and Spark's."""
+"""Each sink has the output modes that it claims, and the promised result after a crash before Spark's commit."""
 
 import threading
 from pathlib import Path
@@ -72,7 +72,7 @@ def feed(stack: Endpoints, tmp_path: Path, request: pytest.FixtureRequest) -> Fe
 
 
 @pytest.mark.parametrize("name", [pytest.param(case, marks=marks(case)) for case in CASES])
-def test_a_crash_between_the_sinks_commit_and_sparks(
+def test_a_crash_between_the_sinks_commit_and_sparks_has_the_promised_result(
     feed: Feed, lake: SparkSession, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = CASES[name]
@@ -101,7 +101,7 @@ def test_a_crash_between_the_sinks_commit_and_sparks(
 
 
 @pytest.mark.parametrize("mode", ["append", "update", "complete"])
-def test_the_result_in_memory_is_asked_by_sql(feed: Feed, lake: SparkSession, mode: str) -> None:
+def test_the_result_of_a_memory_sink_is_queried_by_sql(feed: Feed, lake: SparkSession, mode: str) -> None:
     sink = {"memory": {"view": f"seen_{feed.name}", "keys": ["zip"] if mode == "update" else []}}
     case = Case(mode, lambda _: sink, of_table)
     pipeline = feed.pipeline(**blocks(feed, case), source=feed.source(max_records_per_batch=2), checkpoint="")
@@ -115,7 +115,9 @@ def test_the_result_in_memory_is_asked_by_sql(feed: Feed, lake: SparkSession, mo
 
 
 @pytest.mark.parametrize("form", ["parquet", *(pytest.param(each, marks=pytest.mark.slow) for each in OTHER_FORMS)])
-def test_a_table_over_the_directories_sees_new_data_at_once(feed: Feed, lake: SparkSession, form: str) -> None:
+def test_a_table_over_the_sinks_directories_shows_new_data_immediately(
+    feed: Feed, lake: SparkSession, form: str
+) -> None:
     table = f"{feed.name}_db.hits"
     sink = {"files": {"path": path(feed), "format": form, "partition_by": ["zip", "day"], "table": table}}
     sql = f"SELECT zip, isp, DATE '2024-01-01' AS day FROM {feed.name}"
@@ -129,7 +131,7 @@ def test_a_table_over_the_directories_sees_new_data_at_once(feed: Feed, lake: Sp
     assert reader.load(path(feed)).count() == 4
 
 
-def test_files_count_the_rows_that_were_written(feed: Feed, lake: SparkSession) -> None:
+def test_a_file_sink_counts_the_rows_that_it_has_written(feed: Feed, lake: SparkSession) -> None:
     sql = f"SELECT zip, explode(sequence(1, 3)) AS n FROM {feed.name} WHERE zip <> '3011'"
     pipeline = feed.pipeline(decode=DECODE, transform={"sql": sql}, sink={"parquet": {"path": path(feed)}})
     feed.send(hits("8001", "3011", "6003"))
@@ -138,7 +140,7 @@ def test_files_count_the_rows_that_were_written(feed: Feed, lake: SparkSession) 
     assert (first.records, first.rows, [each.rows for each in progress]) == (3, 6, [6])
     assert lake.read.parquet(path(feed)).count() == 6
 
-    # Spark's log still has the batch, which is repeated after a crash.
+    # Simulate a crash before Spark's commit: Spark repeats the batch, which the sink's log already has.
     feed.forget("commits/0")
     feed.send(hits("3011"))
     again = pipeline.run(spark=lake, once=True)
@@ -148,7 +150,7 @@ def test_files_count_the_rows_that_were_written(feed: Feed, lake: SparkSession) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["avro", "protobuf", "json_schema"])
-def test_values_in_a_topic_are_what_their_registered_schema_says(feed: Feed, lake: SparkSession, form: str) -> None:
+def test_values_in_a_sinks_topic_decode_with_their_registered_schema(feed: Feed, lake: SparkSession, form: str) -> None:
     registry = feed.stack.schema_registry_url
     sql = f"SELECT zip, named_struct('isp', isp) AS of, kafka_topic, kafka_partition, kafka_offset FROM {feed.name}"
     sink = topic(value={form: {"registry": registry}}, key=["zip"], headers={"kind": "upper('hit')"})(feed)
@@ -170,7 +172,7 @@ def test_values_in_a_topic_are_what_their_registered_schema_says(feed: Feed, lak
 
 
 @pytest.mark.slow
-def test_a_run_as_a_batch_into_a_topic_makes_copies_when_it_is_repeated(feed: Feed, lake: SparkSession) -> None:
+def test_a_repeated_batch_run_into_a_topic_sends_the_records_twice(feed: Feed, lake: SparkSession) -> None:
     feed.send(hits("8001", "8001", "3011"))
     pipeline = feed.pipeline(decode=DECODE, sink=topic()(feed))
     assert pipeline.run_batch(spark=lake).rows == pipeline.run_batch(spark=lake).rows == 3
@@ -181,7 +183,7 @@ def test_a_run_as_a_batch_into_a_topic_makes_copies_when_it_is_repeated(feed: Fe
 
 
 @pytest.mark.quick
-def test_several_sinks_have_the_same_rows_of_one_read(feed: Feed, lake: SparkSession) -> None:
+def test_several_sinks_get_the_same_rows_and_the_topic_is_read_once(feed: Feed, lake: SparkSession) -> None:
     seen = {"memory": {"view": f"seen_{feed.name}"}}
     pipeline = feed.pipeline(**beside(feed, own=own("Ledger")(feed), seen=seen, copy=topic()(feed)))
     for zips in (("8001", "3011"), ("6003",)):
@@ -194,7 +196,7 @@ def test_several_sinks_have_the_same_rows_of_one_read(feed: Feed, lake: SparkSes
     assert pipeline.verify().faults == ()
 
 
-def test_a_sink_that_pauses_catches_up_and_the_others_continue(
+def test_a_paused_sink_catches_up_while_the_other_sinks_continue(
     feed: Feed, lake: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = f"lake.{feed.name}.slow"
@@ -218,7 +220,7 @@ def test_a_sink_that_pauses_catches_up_and_the_others_continue(
     assert any("'slow' waits" in each for each in notes)
     assert (len(feed.rows()), len(feed.rows(slow))) == (3, 1)
 
-    # Without new records, the next start still lets the sink catch up.
+    # At the next start the paused sink catches up, although the topic has no new records.
     assert feed.pipeline(**settings).run(spark=lake, once=True).paused == {}
     assert sorted(each["zip"] for each in feed.rows(slow)) == ["3011", "6003", "8001"]
     feed.send(hits("7000"))
@@ -226,7 +228,7 @@ def test_a_sink_that_pauses_catches_up_and_the_others_continue(
     assert sorted(each["zip"] for each in feed.rows(slow)) == sorted(each["zip"] for each in feed.rows())
 
 
-def test_a_sink_that_was_away_at_the_start_gets_all_records_and_its_requests_are_counted(
+def test_a_sink_unreachable_at_the_start_later_gets_all_records_and_reports_requests(
     feed: Feed, lake: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = f"lake.{feed.name}.slow"
@@ -247,7 +249,7 @@ def test_a_sink_that_was_away_at_the_start_gets_all_records_and_its_requests_are
     with running(feed.pipeline(**settings), lake) as run:
 
         def counted() -> set[str]:
-            """Return the kinds of requests to the second table that batches have counted."""
+            """Return the classes of keys of the requests to the second table that the batches have counted."""
             found = (batch.requests for batch in list(run.batches) if batch.requests is not None)
             return {count.key_class for each in found for count in each.counts if count.location.endswith("/slow")}
 
@@ -260,10 +262,10 @@ def test_a_sink_that_was_away_at_the_start_gets_all_records_and_its_requests_are
     assert sorted(each["zip"] for each in feed.rows(slow)) == ["3011", "6003", "8001", "8002"]
 
 
-def test_a_sink_that_is_away_when_it_is_to_begin_stops_the_start(
+def test_a_start_is_refused_if_a_new_sink_is_unreachable(
     feed: Feed, lake: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a position the sink could not catch up, and its first records would be missing silently."""
+    """A new sink has no position, so it could not catch up later: its first records would be missing silently."""
     slow = f"lake.{feed.name}.slow"
     settings = beside(feed, slow={"iceberg": {"table": slow}, "on_failure": "pause"})
     feed.send(hits("8001"))
@@ -279,7 +281,7 @@ def test_a_sink_that_is_away_when_it_is_to_begin_stops_the_start(
     assert [each["zip"] for each in feed.rows(slow)] == ["8001"]
 
 
-def test_a_sink_that_stops_the_feed_leaves_no_row_twice(
+def test_no_row_is_doubled_after_a_failing_sink_has_stopped_the_feed(
     feed: Feed, lake: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = beside(feed, other={"iceberg": {"table": f"lake.{feed.name}.other"}})

@@ -26,7 +26,7 @@ def feed(stack: Endpoints, tmp_path: Path) -> Feed:
 
 
 def pipeline(feed: Feed, **blocks: Any) -> Pipeline:
-    """Write and load a pipeline without ``decode``, since the source's rows are decoded already."""
+    """Write and load a pipeline without a block ``decode``, because the source gives decoded rows."""
     path = feed.write_file(**blocks)
     document = json.loads(path.read_text())
     del document["decode"]
@@ -42,7 +42,7 @@ def write(folder: Path, name: str, *zips: str) -> None:
 
 
 @pytest.mark.quick
-def test_files_are_read_once_each_and_a_lost_checkpoint_is_refused(
+def test_each_file_is_read_once_and_a_lost_checkpoint_is_refused(
     feed: Feed, lake: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     coming = feed.folder / "coming"
@@ -69,7 +69,7 @@ def test_files_are_read_once_each_and_a_lost_checkpoint_is_refused(
 
 
 @pytest.mark.quick
-def test_rows_appended_to_a_table_reach_another(feed: Feed, lake: SparkSession) -> None:
+def test_rows_appended_to_a_source_table_reach_the_sink_table(feed: Feed, lake: SparkSession) -> None:
     origin = f"lake.{feed.name}.origin"
     lake.sql(f"CREATE NAMESPACE IF NOT EXISTS lake.{feed.name}")
     lake.sql(f"CREATE TABLE {origin} (zip STRING, hits INT) USING iceberg")
@@ -87,7 +87,7 @@ def test_rows_appended_to_a_table_reach_another(feed: Feed, lake: SparkSession) 
 
 
 @pytest.mark.quick
-def test_format_of_spark_is_streamed(feed: Feed, lake: SparkSession) -> None:
+def test_a_streaming_format_of_spark_can_be_a_source(feed: Feed, lake: SparkSession) -> None:
     stop, monitor = threading.Event(), FeedMonitor(feed.name)
     shown: list[str] = []
     monitor.show_path = shown.append

@@ -1,4 +1,4 @@
-"""Spark Connect: all functions of lakefeed refuse its sessions, with one sentence that says what to do."""
+"""All functions of lakefeed refuse a session of Spark Connect, with one sentence that says what to do."""
 
 import os
 import socket
@@ -13,7 +13,7 @@ from lakefeed.clients.spark.driver_jvm import require_java
 from lakefeed_local.ports import LOOPBACK, choose_free
 from tests.support.servers.process import running
 
-# A separate process, because PySpark creates no other kind of session after one of Spark Connect.
+# This script runs in a separate process, because PySpark creates no other kind of session after one of Spark Connect.
 ENTRIES = """
 import sys
 from pathlib import Path
@@ -103,7 +103,7 @@ def python(script: str, *arguments: str | Path, environment: dict[str, str] | No
     return done.stdout
 
 
-def test_each_entry_refuses_a_session_of_spark_connect(server: str, tmp_path: Path) -> None:
+def test_every_function_refuses_a_session_of_spark_connect(server: str, tmp_path: Path) -> None:
     file = tmp_path / "pipeline.yaml"
     file.write_text(PIPELINE, "utf-8")
     said = python(ENTRIES, server, file).splitlines()
@@ -119,7 +119,7 @@ def test_each_entry_refuses_a_session_of_spark_connect(server: str, tmp_path: Pa
         assert "lakefeed deploy submit" in hint, name
 
 
-def test_a_wish_for_spark_connect_is_no_obstacle() -> None:
+def test_variables_that_only_prefer_spark_connect_are_ignored() -> None:
     """Variables that only prefer Spark Connect are ignored; a variable with an address is refused."""
     script = "import lakefeed as lf; print(type(lf.session(master='local[1]')).__module__)"
     wish = {"SPARK_API_MODE": "connect", "SPARK_CONNECT_MODE": "1"}

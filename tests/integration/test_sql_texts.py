@@ -45,7 +45,7 @@ def stored_texts(feed: Feed) -> str:
     return json.dumps(properties)
 
 
-def test_texts_are_keys_values_and_names_as_they_are(session: SparkSession, feed: Feed) -> None:
+def test_texts_in_keys_values_and_names_stay_unchanged(session: SparkSession, feed: Feed) -> None:
     """The texts are keys, values and parts of field names of JSON records, which are upserted twice."""
     feed.create_topic(partitions=1)
     rows = [{"k": text, "v": 1, "nested": dict.fromkeys(NAMES, text), **dict.fromkeys(NAMES, text)} for text in TEXTS]
@@ -63,7 +63,7 @@ def test_texts_are_keys_values_and_names_as_they_are(session: SparkSession, feed
     assert "${env:HOME}" in stored_texts(feed)
 
 
-def test_defaults_and_docs_of_schemas_are_texts(session: SparkSession, feed: Feed) -> None:
+def test_defaults_and_docs_of_schemas_stay_unchanged(session: SparkSession, feed: Feed) -> None:
     """In a later run, records of an older version get the newer version's defaults unchanged."""
     feed.create_topic(partitions=1)
     added: list[dict[str, Any]] = [
@@ -87,7 +87,7 @@ def test_defaults_and_docs_of_schemas_are_texts(session: SparkSession, feed: Fee
     assert f'"{os.environ["HOME"]}\\"' not in texts
 
 
-def test_sql_of_the_pipeline_file_is_read_as_it_is_written(session: SparkSession, feed: Feed) -> None:
+def test_sql_in_the_pipeline_file_reaches_spark_unchanged(session: SparkSession, feed: Feed) -> None:
     """A rule, a transform and a dead letter's reason contain ``${…}`` as text; the file escapes the sign as ``$$``."""
     feed.create_topic(partitions=1)
     feed.send([json.dumps({"id": number, "s": text}).encode() for number, text in enumerate(TEXTS)])
@@ -107,7 +107,7 @@ def test_sql_of_the_pipeline_file_is_read_as_it_is_written(session: SparkSession
 
 
 @pytest.mark.parametrize("fast_path", ["auto", "off"])
-def test_names_of_columns_are_texts_in_files(session: SparkSession, feed: Feed, fast_path: str) -> None:
+def test_column_names_with_variables_stay_unchanged_in_files(session: SparkSession, feed: Feed, fast_path: str) -> None:
     """Spark passes the columns of its files to Hadoop as a setting, in which Hadoop replaces ``${name}``."""
     feed.create_topic(partitions=1)
     row = {**dict.fromkeys(NAMES, "v"), "nested": [dict.fromkeys(NAMES, "v")]}

@@ -1,4 +1,4 @@
-"""A new feed begins at ``source.kafka.start``; later starts resume, whatever that setting says.
+"""A new feed begins at ``source.kafka.start``; a feed that has begun resumes at its position, and ignores the setting.
 
 ``offsets show``, ``plan`` and ``run`` must agree on each start: see ``tests/support/starts.py``.
 """
@@ -23,7 +23,7 @@ def run(feed: Feed, lake: SparkSession, start: str, notes: list[str] | None = No
     return run_as_planned(pipeline, lake, [] if notes is None else notes).rows
 
 
-def test_a_feed_begins_at_offsets_and_resumes_where_it_was(lake: SparkSession, feed: Feed) -> None:
+def test_a_feed_begins_at_the_configured_offsets_and_then_resumes(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=2)
     feed.send_ids(range(10), partition=0)
     feed.send_ids(range(10, 15), partition=1)
@@ -32,12 +32,12 @@ def test_a_feed_begins_at_offsets_and_resumes_where_it_was(lake: SparkSession, f
     assert notes == ["begins at the offsets that source.kafka.start names"]
     assert ids(feed) == [7, 8, 9, 10, 11, 12, 13, 14]
     feed.send_ids(range(20, 22), partition=0)
-    # A feed that has begun does not look for the group any more.
+    # A missing group is no error here, because a feed that has begun does not look for the group.
     assert run(feed, lake, "group:is-not-there") == 2
     assert ids(feed)[-2:] == [20, 21]
 
 
-def test_a_feed_begins_at_a_time(lake: SparkSession, feed: Feed) -> None:
+def test_a_feed_begins_at_the_first_records_since_a_time(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=2)
     feed.send_ids(range(5), partition=0)
     feed.send_ids(range(5), partition=1)
@@ -58,7 +58,7 @@ def test_a_feed_begins_with_the_records_of_the_last_hours(lake: SparkSession, fe
     assert run(feed, lake, "last 24 hours") == 4
 
 
-def test_a_feed_begins_where_a_consumer_group_stands(lake: SparkSession, feed: Feed) -> None:
+def test_a_feed_begins_at_the_offsets_of_a_consumer_group(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=2)
     feed.send_ids(range(10), partition=0)
     feed.send_ids(range(10, 15), partition=1)
@@ -83,7 +83,7 @@ def test_missing_start_position_is_refused_before_the_first_write(lake: SparkSes
     assert run(feed, lake, f"{feed.topic}:0:3") == 0
 
 
-def test_batch_begins_at_the_configured_start(lake: SparkSession, feed: Feed) -> None:
+def test_a_batch_run_begins_at_the_configured_start(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send_ids(range(5), partition=0)
     pipeline = feed.pipeline(source=feed.source(start=f"{feed.topic}:0:3"), decode=DECODE)
@@ -111,7 +111,7 @@ def test_each_table_of_many_begins_at_the_configured_start(lake: SparkSession, f
     assert pipeline.run(spark=lake, once=True).rows == 1
 
 
-def test_a_feed_that_is_renamed_says_that_another_has_landed_the_topic(lake: SparkSession, feed: Feed) -> None:
+def test_a_renamed_feed_notes_that_another_feed_has_landed_the_topic(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic()
     feed.send(feed.avro([{"id": 1, "zone": "a"}]))
     notes: list[str] = []

@@ -1,7 +1,7 @@
-"""Starts that depend on more than a checkpoint and a table: state, a sink in Python, batches without records.
+"""Starts of a feed with state, with a sink in Python, and after batches without records.
 
-``offsets show``, ``plan`` and ``run`` must agree on each: see ``tests/support/starts.py``. ``test_traps.py`` tests
-the other rows of the table in docs/offsets.md.
+``offsets show``, ``plan`` and ``run`` must agree on each start: see ``tests/support/starts.py``. ``test_traps.py``
+tests the other rows of the table in docs/offsets.md.
 """
 
 import json
@@ -40,7 +40,7 @@ class Kept:
 
 
 class Started:
-    """A feed, and the start of its last run."""
+    """A feed, and the notes that its newest run made at the start."""
 
     def __init__(self, lake: SparkSession, feed: Feed) -> None:
         self.lake, self.feed = lake, feed
@@ -62,8 +62,8 @@ def started(lake: SparkSession, feed: Feed) -> Started:
     return Started(lake, feed)
 
 
-def test_a_batch_without_records_is_no_move(started: Started) -> None:
-    """Spark begins a query with such a batch, and makes one when a partition is added."""
+def test_a_batch_without_records_does_not_count_as_a_move(started: Started) -> None:
+    """Spark begins a query with a batch without records, and makes such a batch when a partition is added."""
     for _ in range(2):
         assert started.run() == 0
         assert started.notes == []
@@ -95,7 +95,7 @@ def test_transform_that_gains_state_is_refused(started: Started) -> None:
         started.run(**first_of_each("id"))
 
 
-def test_python_sink_with_a_ledger_takes_each_batch_once(started: Started, tmp_path: Path) -> None:
+def test_a_python_sink_with_a_ledger_lands_each_batch_once(started: Started, tmp_path: Path) -> None:
     Path(started.feed.folder, f"kept_{started.feed.name}.py").write_text(KEPT)
     file = tmp_path / "ranges.json"
     sink = {"python": {"path": f"kept_{started.feed.name}:Kept", "options": {"file": str(file)}}}
@@ -121,7 +121,7 @@ def test_python_sink_with_a_ledger_takes_each_batch_once(started: Started, tmp_p
 
 
 @pytest.mark.quick
-def test_checkpoint_of_another_pipeline_is_refused(started: Started) -> None:
+def test_the_checkpoint_of_another_pipeline_is_refused(started: Started) -> None:
     started.send(1)
     started.run()
     pipeline = started.feed.pipeline(decode=DECODE, name="another")
@@ -135,7 +135,7 @@ def test_checkpoint_of_another_pipeline_is_refused(started: Started) -> None:
 
 
 def land_rows(started: Started, *, stateful: bool = False) -> None:
-    """Land the topic by ``write_table``."""
+    """Land the topic with ``read_topic`` and ``write_table`` instead of a pipeline."""
     feed, brokers = started.feed, started.feed.stack.bootstrap_servers
     rows = lf.read_topic(started.lake, feed.topic, decode=DECODE, bootstrap_servers=brokers)
     if stateful:
@@ -147,7 +147,7 @@ def land_rows(started: Started, *, stateful: bool = False) -> None:
     query.awaitTermination()
 
 
-def test_a_dataframe_starts_as_a_pipeline(started: Started) -> None:
+def test_write_table_refuses_the_same_starts_as_a_pipeline(started: Started) -> None:
     for each in (1, 2):
         started.send(each)
         land_rows(started)

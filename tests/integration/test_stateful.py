@@ -1,4 +1,4 @@
-"""Queries with state: windows and groups of a topic land once, and are refused if their state is missing."""
+"""Queries with state: each window or group lands once, and a start without the state is refused."""
 
 import json
 import threading
@@ -29,7 +29,7 @@ def feed(stack: Endpoints, tmp_path: Path) -> Feed:
 
 
 def hits(*minutes: float, zip_code: str = "8001") -> list[bytes]:
-    """Return hits at these minutes after noon."""
+    """Return records of hits at these times, in minutes after noon."""
     return [
         json.dumps({"zip": zip_code, "hittime": (START + timedelta(minutes=each)).isoformat()}).encode()
         for each in minutes
@@ -49,7 +49,7 @@ def counts(feed: Feed) -> dict[tuple[datetime, str], int]:
 
 
 def expected(minutes: list[float], *, closed_by: float | None = None) -> dict[tuple[datetime, str], int]:
-    """Return the counts of 10-minute windows, every 5 minutes from minute 2; all, or those that end by `closed_by`."""
+    """Return the counts of 10-minute windows that end by `closed_by`; a window begins every 5 minutes from minute 2."""
     found: dict[tuple[datetime, str], int] = defaultdict(int)
     for each in minutes:
         last = (each - 2) // 5 * 5 + 2
@@ -67,7 +67,8 @@ def test_windows_land_when_the_watermark_has_passed_them(feed: Feed, lake: Spark
     assert first.records == 6
     assert counts(feed) == expected([0, 1, 4, 6, 11, 30], closed_by=20)
 
-    # 13 and 19 are on both sides of the watermark of 12:20, which has closed the windows up to 12:17.
+    # The watermark is 12:20, so the windows that end by 12:17 have landed. The hits at 13 and 19 are late, but still
+    # count in the open windows.
     feed.send(hits(13, 19, 60), partition=1)
     pipeline.run(spark=lake, once=True)
     found = counts(feed)
@@ -85,13 +86,13 @@ def test_windows_land_when_the_watermark_has_passed_them(feed: Feed, lake: Spark
 @pytest.mark.parametrize(
     ("window", "closed"),
     [
-        # Minutes at which windows begin and end, and their hits.
+        # The expected windows: the minutes at which each begins and ends, and its number of hits.
         ("window(hittime, '10 minutes')", {(0, 10): 3, (10, 20): 2, (30, 40): 3}),
         ("session_window(hittime, '5 minutes')", {(0, 11): 3, (15, 22): 2, (30, 38): 3}),
     ],
     ids=["tumbling", "session"],
 )
-def test_sliding_and_session_windows_continue_over_batches(
+def test_tumbling_and_session_windows_continue_over_batches(
     feed: Feed, lake: SparkSession, window: str, closed: dict[tuple[int, int], int]
 ) -> None:
     kind = window.partition("(")[0]
@@ -110,7 +111,7 @@ def test_sliding_and_session_windows_continue_over_batches(
     assert pipeline.verify().faults == ()
 
 
-def test_dead_letters_are_counted_though_the_rows_are_groups(feed: Feed, lake: SparkSession) -> None:
+def test_dead_letters_are_counted_if_rows_are_groups(feed: Feed, lake: SparkSession) -> None:
     pipeline = feed.pipeline(**settings(feed), dead_letters={"table": f"lake.{feed.name}.letters"})
     feed.send([*hits(0, 1), b"no json", *hits(45)], partition=0)
     summary = pipeline.run(spark=lake, once=True)
@@ -120,7 +121,7 @@ def test_dead_letters_are_counted_though_the_rows_are_groups(feed: Feed, lake: S
     assert pipeline.verify().faults == ()
 
 
-def test_without_its_checkpoint_a_feed_with_state_is_refused(feed: Feed, lake: SparkSession) -> None:
+def test_a_feed_with_state_is_refused_without_its_checkpoint(feed: Feed, lake: SparkSession) -> None:
     pipeline = feed.pipeline(**settings(feed))
     feed.send(hits(0, 30), partition=0)
     pipeline.run(spark=lake, once=True)
@@ -131,7 +132,7 @@ def test_without_its_checkpoint_a_feed_with_state_is_refused(feed: Feed, lake: S
     assert counts(feed) == before
 
 
-def test_other_state_than_the_checkpoint_has_is_refused_with_what_differs(feed: Feed, lake: SparkSession) -> None:
+def test_state_that_differs_from_the_checkpoints_is_refused_with_the_difference(feed: Feed, lake: SparkSession) -> None:
     feed.send(hits(0, 30), partition=0)
     feed.pipeline(**settings(feed)).run(spark=lake, once=True)
     feed.send(hits(40), partition=0)
@@ -169,7 +170,7 @@ def test_invalid_stateful_transform_is_refused_before_the_start(
     assert not lake.catalog.tableExists(feed.table)
 
 
-def test_a_run_as_a_batch_lands_what_the_stream_lands(feed: Feed, lake: SparkSession) -> None:
+def test_a_batch_run_lands_the_same_windows_as_the_stream(feed: Feed, lake: SparkSession) -> None:
     minutes = [0.0, 1, 4, 6, 11, 13, 19, 30, 60]
     feed.send(hits(*minutes[:5]), partition=0)
     feed.send(hits(*minutes[5:]), partition=1)
@@ -183,7 +184,7 @@ def test_a_run_as_a_batch_lands_what_the_stream_lands(feed: Feed, lake: SparkSes
     rows = feed.rows(f"lake.{feed.name}.batch")
     batch = {(each["begins"], each["zip"]): each["hits"] for each in rows}
     assert batch == expected(minutes)
-    # The stream has not landed windows that wait for a later watermark.
+    # The stream has landed only the windows that the watermark has closed; the batch run lands all windows.
     assert streamed == {key: batch[key] for key in expected(minutes, closed_by=50)}
     assert pipeline.verify().faults == ()
     with pytest.raises(CheckpointMismatch, match="keeps state"):
@@ -192,7 +193,7 @@ def test_a_run_as_a_batch_lands_what_the_stream_lands(feed: Feed, lake: SparkSes
         pipeline.run(spark=lake, once=True)
 
 
-def test_without_state_batches_and_stream_take_turns(feed: Feed, lake: SparkSession) -> None:
+def test_batch_runs_and_streaming_runs_alternate_without_state(feed: Feed, lake: SparkSession) -> None:
     pipeline = feed.pipeline(decode=DECODE, transform={"sql": f"SELECT zip FROM {feed.name} WHERE zip < '5'"})
     feed.send([*hits(1, zip_code="1000"), *hits(1, 2)])
     assert pipeline.run_batch(spark=lake).rows == 1
@@ -206,7 +207,9 @@ def test_without_state_batches_and_stream_take_turns(feed: Feed, lake: SparkSess
 
 
 @pytest.mark.quick
-def test_steps_in_sql_and_python_with_tables_and_duplicates(feed: Feed, lake: SparkSession, tmp_path: Path) -> None:
+def test_steps_deduplicate_join_a_table_in_python_and_select_by_sql(
+    feed: Feed, lake: SparkSession, tmp_path: Path
+) -> None:
     (tmp_path / f"{feed.name}_steps.py").write_text(
         "from pyspark.sql import functions as sf\n\n\n"
         "@sf.udf('string')\ndef shout(text):\n    return text.upper()\n\n\n"
@@ -235,7 +238,7 @@ def test_steps_in_sql_and_python_with_tables_and_duplicates(feed: Feed, lake: Sp
     assert pipeline.verify().faults == ()
 
 
-def test_a_schema_that_changes_begins_the_query_again(feed: Feed, lake: SparkSession) -> None:
+def test_a_changed_schema_restarts_the_query(feed: Feed, lake: SparkSession) -> None:
     wider = {**TRIP, "fields": [*TRIP["fields"], {"name": "tip", "type": ["null", "long"], "default": None}]}
     transform = {"sql": f"SELECT zone, count(*) AS trips FROM {feed.name} GROUP BY zone", "output_mode": "update"}
     sink = {"iceberg": {"table": feed.table, "mode": "upsert", "keys": ["zone"]}}
@@ -273,9 +276,9 @@ WHERE (late IS NULL OR window.end > late)
 
 
 @pytest.mark.slow
-def test_a_million_hits_on_both_sides_of_the_watermark_are_as_recomputed(feed: Feed, lake: SparkSession) -> None:
+def test_windows_of_a_million_hits_equal_the_recomputed_windows(feed: Feed, lake: SparkSession) -> None:
     brokers = feed.stack.bootstrap_servers
-    # A hit every hundredth of a second, up to half an hour out of order: most are in time, many are too late.
+    # There is a hit every hundredth of a second, up to half an hour out of order, so that many hits are too late.
     lake.sql(
         "SELECT CAST(id AS STRING) AS key, to_json(named_struct('zip', CAST(id % 20 AS STRING), 'hittime', "
         "timestamp_millis(1704110400000 + id * 10 - CAST(pow(rand(7), 6) * 1800000 AS BIGINT)))) AS value "

@@ -1,4 +1,4 @@
-"""All stores of the embedded stack, used through an ordinary S3 client."""
+"""An ordinary S3 client reads and writes all stores of the embedded stack."""
 
 from pathlib import Path
 
@@ -26,9 +26,9 @@ def objects(endpoints: Endpoints) -> S3FileSystem:
         pytest.param("versitygw", marks=pytest.mark.slow),
     ],
 )
-def test_objects_survive_down(tmp_path: Path, store: str) -> None:
+def test_objects_survive_a_restart_of_the_stack(tmp_path: Path, store: str) -> None:
     stack = Stack(tmp_path, store=store)
-    # Larger than S3's smallest part, so that the client uploads it in several parts.
+    # The object "large" exceeds S3's smallest part, so the client uploads it in several parts.
     contents = {"small": b"x", "deep/er/key": b"", "large": bytes(range(256)) * (48 << 10)}
     try:
         endpoints = stack.up()

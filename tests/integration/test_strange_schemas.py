@@ -1,4 +1,4 @@
-"""A running feed meets any schema that writers may register: one table, dead letters, and no record is lost."""
+"""Whatever schema a writer registers, a running feed lands its records as rows or dead letters, and loses none."""
 
 import json
 from typing import Any
@@ -44,7 +44,7 @@ def framed(feed: Feed, schema: Any, value: dict[str, Any], *, subject: str) -> b
     return header(feed, schema, subject=subject) + avro_bytes(schema, value)
 
 
-def test_a_feed_meets_strange_schemas(lake: SparkSession, feed: Feed) -> None:
+def test_strange_schemas_become_columns_or_dead_letters(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send(feed.avro([ROW], V1))
     letters = f"lake.{feed.name}.dead_letters"
@@ -87,7 +87,7 @@ def test_a_feed_meets_strange_schemas(lake: SparkSession, feed: Feed) -> None:
     assert not pipeline.verify(deep=True).faults
 
 
-def test_a_protobuf_schema_that_protoc_refuses_makes_dead_letters(lake: SparkSession, feed: Feed) -> None:
+def test_records_of_a_protobuf_schema_that_protoc_refuses_become_dead_letters(lake: SparkSession, feed: Feed) -> None:
     trip = 'syntax = "proto3";\nmessage Trip { int64 id = 1; string zone = 2; }'
     broken = 'syntax = "proto3";\nmessage Trip { int64 id = 1;\n int64 again = 1; map<bytes, int32> m = 19000; }'
     value = message_class({"trip.proto": trip}, "Trip")(id=7, zone="a").SerializeToString()

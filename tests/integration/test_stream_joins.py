@@ -1,4 +1,4 @@
-"""Streams joined with tables, and with each other: each pair lands once, and equals the pair of a batch run."""
+"""Streams are joined with tables and with each other: each pair lands once, and equals that of a batch run."""
 
 import json
 import sqlite3
@@ -46,7 +46,7 @@ def joined(feed: Feed) -> Feed:
 
 
 def send(feed: Feed, which: int, *events: tuple[int, float]) -> None:
-    """Send clicks (0) or orders (1): ids with their times in minutes after noon."""
+    """Send events to the topic of clicks (`which` is 0) or orders (1); an event is an id and minutes after noon."""
     feed.send(
         [
             json.dumps({"id": number, "at": (START + timedelta(minutes=at)).isoformat(), "price": number * 10}).encode()
@@ -61,7 +61,7 @@ def landed(feed: Feed) -> list[tuple[int, int | None]]:
 
 
 @pytest.mark.quick
-def test_pairs_of_two_topics_land_and_each_record_is_counted_once(joined: Feed, lake: SparkSession) -> None:
+def test_joined_pairs_land_and_each_record_is_counted_once(joined: Feed, lake: SparkSession) -> None:
     job = joined.pipeline(**settings(joined, INNER))
     send(joined, 0, (1, 0), (2, 1))
     send(joined, 1, (1, 30), (2, 70))
@@ -73,7 +73,7 @@ def test_pairs_of_two_topics_land_and_each_record_is_counted_once(joined: Feed, 
 
 
 @pytest.mark.slow
-def test_clicks_and_orders_are_joined_over_batches_and_a_death_in_between(
+def test_clicks_and_orders_are_joined_over_several_batches_and_a_crash(
     joined: Feed, lake: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     feed = joined
@@ -83,7 +83,8 @@ def test_clicks_and_orders_are_joined_over_batches_and_a_death_in_between(
     job.run(spark=lake, once=True)
     assert landed(feed) == [(1, 10)]
 
-    # The second click's order comes some batches later, but in time. The third click lands alone once none can come.
+    # The order of click 2 comes in a later batch, but in time. Click 3 has no order: it lands alone when the watermark
+    # allows no order any more.
     send(feed, 1, (2, 50))
     with monkeypatch.context() as crash:
         dying(crash)
@@ -92,7 +93,7 @@ def test_clicks_and_orders_are_joined_over_batches_and_a_death_in_between(
     send(feed, 0, (4, 180), (5, 300))
     send(feed, 1, (4, 190), (5, 310))
     job.run(spark=lake, once=True)
-    # Both events are hours too late: the watermark is beyond them.
+    # The click and the order with id 6 are hours before the watermark, so neither of them lands.
     send(feed, 0, (6, 3))
     send(feed, 1, (6, 4))
     job.run(spark=lake, once=True)
@@ -101,7 +102,7 @@ def test_clicks_and_orders_are_joined_over_batches_and_a_death_in_between(
     assert found.faults == ()
     assert found.records == 11
 
-    # Without the late events, a batch run lands the same pairs.
+    # A batch run lands the same pairs, and in addition the pair of the late events.
     again = Feed(feed.stack, feed.folder)
     batch = settings(feed, OUTER)
     batch["sink"] = {"iceberg": {"table": again.table}}
@@ -134,7 +135,7 @@ def test_a_stream_is_joined_with_a_table_a_path_and_a_database(feed: Feed, lake:
     )
     feed.send([b'{"zip": "8001", "isp": "a"}', b'{"zip": "1", "isp": "a"}'])
     job.run(spark=lake, once=True)
-    # Without state, each batch reads the tables' current rows.
+    # A join with a table needs no state, because each batch reads the current rows of the table.
     lake.sql(f"INSERT INTO lake.{feed.name}.isps VALUES ('b', 'Beta')")
     feed.send([b'{"zip": "8001", "isp": "b"}'])
     job.run(spark=lake, once=True)
@@ -159,7 +160,7 @@ def test_invalid_join_is_refused_before_the_start(
     assert not lake.catalog.tableExists(joined.table)
 
 
-def test_each_topic_is_in_one_stream(feed: Feed) -> None:
+def test_a_topic_in_two_streams_is_refused(feed: Feed) -> None:
     blocks = settings(feed, INNER)
     blocks["transform"]["streams"]["orders"]["topic"] = topics(feed)[0]
     with pytest.raises(ConfigError, match="each topic of"):

@@ -1,6 +1,6 @@
-"""S3 keys that expire after 10 seconds, from all parts of AWS's chain: a running feed renews them by itself.
+"""A running feed renews S3 keys that expire after 10 seconds, from each provider of AWS's default chain.
 
-The store refuses expired keys. Other requests of a run than for its tables, such as for its trace on S3, need them too.
+The store refuses expired keys. All requests of a run need valid keys, also those for the run's trace on S3.
 """
 
 import os
@@ -52,7 +52,7 @@ def profile(gate: KeyGate, folder: Path) -> dict[str, str]:
 
 
 def web_identity(gate: KeyGate, folder: Path) -> dict[str, str]:
-    """Return the variables of a web identity; the test replaces the token's file, as Kubernetes does."""
+    """Return the variables of a web identity, whose token file the test replaces, as Kubernetes does."""
     rotate(gate, folder)
     return {
         "AWS_WEB_IDENTITY_TOKEN_FILE": str(folder / "web-token"),
@@ -70,7 +70,7 @@ def rotate(gate: KeyGate, folder: Path) -> None:
 @pytest.mark.parametrize(
     "source", [instance, *(pytest.param(each, marks=pytest.mark.slow) for each in (container, profile, web_identity))]
 )
-def test_a_running_feed_gets_new_keys(
+def test_a_running_feed_renews_expired_keys(
     feed: Feed, gate: KeyGate, source: Callable[[KeyGate, Path], dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in [name for name in os.environ if name.startswith("AWS_")]:

@@ -1,4 +1,4 @@
-"""Timestamps that Spark cannot store: such a record becomes a row or a dead letter, and stops no feed."""
+"""A record whose timestamp Spark cannot store becomes a row or a dead letter, and stops no feed."""
 
 import json
 import threading
@@ -25,12 +25,12 @@ NANOSECONDS = 1_700_000_000_000_000_000
 TIMES = {
     0: 1_700_000_000_000,
     1: NANOSECONDS,
-    2: LARGEST // 1000,  # The last one that Spark can store.
+    2: LARGEST // 1000,  # The largest timestamp that Spark can store.
     3: LARGEST // 1000 + 1,
-    4: 1_700_000_000_000_000,  # Microseconds.
+    4: 1_700_000_000_000_000,  # A time in microseconds: a date that is far in the future, but valid.
     5: LARGEST,
     6: 1_700_000_000_001,
-    7: -1,  # No timestamp.
+    7: -1,  # Kafka's value for no timestamp.
     8: -86_400_000,
 }
 BAD = (1, 3, 5)
@@ -40,7 +40,7 @@ TIMED = {**JSON, "metadata": ["timestamp", "partition", "offset"]}
 
 
 def send(feed: Feed, times: dict[int, int], *, topic: str | None = None) -> None:
-    """Send records with these timestamps to a topic that accepts any timestamp."""
+    """Send a record for each id with its timestamp, to a topic that accepts any timestamp."""
     topics, name = Topics(feed.stack.bootstrap_servers), topic or feed.topic
     topics.create(name, partitions=1, config={"message.timestamp.after.max.ms": str(LARGEST)}, exist_ok=True)
     producer = Producer({"bootstrap.servers": feed.stack.bootstrap_servers, "linger.ms": 5})
@@ -50,7 +50,7 @@ def send(feed: Feed, times: dict[int, int], *, topic: str | None = None) -> None
 
 
 def pipeline(feed: Feed, name: str, **blocks: Any) -> Pipeline:
-    """Return another feed of the same topic."""
+    """Return a feed of this name, which reads the topic of the test into a separate table."""
     own = {"name": f"{feed.name}_{name}", "sink": {"iceberg": {"table": f"lake.{feed.name}.{name}"}}}
     return feed.pipeline(**{**own, "checkpoint": f"{feed.checkpoint}-{name}", **blocks})
 
@@ -131,7 +131,7 @@ def test_out_of_range_timestamp_is_handled_by_each_reader(
 
     since = datetime.fromtimestamp(1_700_000_000, UTC) + timedelta(milliseconds=1)
     some = once.read_batch(lake, since=since)
-    # Offsets 1 to 9: the first record at or after this time is the one in nanoseconds.
+    # The broker finds offset 1 for this time, the record with nanoseconds, so the offsets 1 to 9 are read.
     assert some.count() == len(TIMES)
 
     copies = pipeline(feed, "copies", decode=keeping, source=feed.source(deduplicate=True))
@@ -159,7 +159,7 @@ def test_out_of_range_timestamp_is_handled_by_each_reader(
 
 
 @pytest.mark.slow
-def test_out_of_range_timestamp_passes_in_real_time(lake: SparkSession, feed: Feed) -> None:
+def test_an_out_of_range_timestamp_stops_no_feed_in_real_time(lake: SparkSession, feed: Feed) -> None:
     send(feed, TIMES)
     Topics(feed.stack.bootstrap_servers).create(f"{feed.topic}-out", partitions=1)
     stop = threading.Event()

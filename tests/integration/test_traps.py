@@ -1,4 +1,4 @@
-"""Checkpoint, table and topic that no longer fit each other: each case ends correctly, or is refused.
+"""If checkpoint, table and topic no longer fit each other, the feed resumes correctly or the start is refused.
 
 docs/offsets.md has the table of the expected results.
 """
@@ -72,7 +72,7 @@ def files(lake: SparkSession, feed: Feed) -> Case:
     return Case(lake, feed, parquet=True)
 
 
-def test_checkpoint_rolled_back_one_batch_and_new_data(case: Case) -> None:
+def test_a_checkpoint_rolled_back_by_one_batch_doubles_no_row(case: Case) -> None:
     case.land((0, 5), (5, 9))
     case.feed.forget("commits/1")
     case.feed.forget("offsets/1")
@@ -89,7 +89,7 @@ def test_checkpoint_rolled_back_one_batch_and_new_data(case: Case) -> None:
     "gone",
     ["", "metadata", pytest.param("offsets", marks=pytest.mark.slow), pytest.param("commits", marks=pytest.mark.slow)],
 )
-def test_checkpoint_or_a_part_of_it_deleted(case: Case, gone: str) -> None:
+def test_a_feed_survives_a_deleted_checkpoint_or_a_deleted_part(case: Case, gone: str) -> None:
     case.land((0, 5), (5, 9))
     case.feed.forget(gone)
     case.send(range(9, 12))
@@ -101,7 +101,7 @@ def test_checkpoint_or_a_part_of_it_deleted(case: Case, gone: str) -> None:
 
 
 @pytest.mark.quick
-def test_batch_without_a_commits_entry_lands_once(case: Case) -> None:
+def test_a_batch_without_an_entry_in_the_commits_log_lands_once(case: Case) -> None:
     case.land((0, 5), (5, 9))
     case.feed.forget("commits/1")
     case.send(range(9, 12))
@@ -113,7 +113,7 @@ def test_batch_without_a_commits_entry_lands_once(case: Case) -> None:
 @pytest.mark.parametrize(
     "count", [pytest.param(2, marks=pytest.mark.slow), pytest.param(9, marks=pytest.mark.slow), 20]
 )
-def test_topic_recreated_with_fewer_equal_and_more_records(case: Case, count: int) -> None:
+def test_a_recreated_topic_is_refused_whatever_its_number_of_records(case: Case, count: int) -> None:
     case.land((0, 5), (5, 9))
     case.feed.recreate_topic()
     case.send(range(1000, 1000 + count))
@@ -136,7 +136,7 @@ def test_topic_recreated_with_fewer_equal_and_more_records(case: Case, count: in
 
 
 def test_a_restored_topic_is_continued_by_a_feed_of_another_name(case: Case) -> None:
-    """By docs/offsets.md: the backup lacks the first records, and has records that the table lacks."""
+    """Follow docs/offsets.md after a restore from a backup that lacks the first records and has newer ones."""
     case.land((0, 5), (5, 9))
     case.feed.recreate_topic()
     case.send(range(3, 14))
@@ -167,7 +167,7 @@ def test_removed_records_stop_the_feed_until_the_loss_is_accepted(case: Case) ->
     assert (faults, "accepted-loss" in notes) == ([], True)
 
 
-def test_retention_passed_a_batch_that_was_planned(case: Case) -> None:
+def test_a_planned_batch_whose_records_retention_removed_is_refused(case: Case) -> None:
     case.land((0, 5), (5, 9))
     case.lake.sql(f"CALL lake.system.rollback_to_snapshot('{case.feed.table[5:]}', {case.first_snapshot()})")
     case.feed.forget("commits/1")
@@ -178,7 +178,7 @@ def test_retention_passed_a_batch_that_was_planned(case: Case) -> None:
     assert case.ids() == [*range(5), *range(7, 9)]
 
 
-def test_partitions_added_between_batches_and_before_a_resume(case: Case) -> None:
+def test_partitions_added_between_runs_are_read(case: Case) -> None:
     case.feed.create_topic(partitions=3)
     case.send(range(5), partition=1)
     case.run()
@@ -195,7 +195,7 @@ def test_partitions_added_between_batches_and_before_a_resume(case: Case) -> Non
     assert case.verified() == ([], [])
 
 
-def test_partitions_added_in_mid_batch(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partitions_added_in_mid_batch_are_read(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     case.feed.create_topic(partitions=3)
     case.send(range(5), partition=1)
     land = BatchWriter.write
@@ -235,7 +235,8 @@ def test_a_topic_that_is_recreated_in_mid_run_stops_the_feed(case: Case, monkeyp
         with pytest.raises(RecordsLost, match="recreated"):
             case.run(source=case.feed.source(max_records_per_batch=5))
     assert case.ids() == list(range(5))
-    # `offsets show`, `plan` and the run refuse the next start alike; if the loss is accepted it reads the new topic.
+    # run() checks that `offsets show` and `plan` refuse the start as the run does. With the loss accepted, the feed
+    # reads the new topic.
     with pytest.raises(RecordsLost, match=r"recreated.*up to 5, the new one has the offsets \[0, 20\)"):
         case.run()
     case.run(accept_loss=True)
@@ -243,7 +244,7 @@ def test_a_topic_that_is_recreated_in_mid_run_stops_the_feed(case: Case, monkeyp
     assert case.verified()[0] == []
 
 
-def test_a_topic_taken_out_of_the_pipeline(case: Case) -> None:
+def test_a_topic_removed_from_the_pipeline_is_refused_until_the_loss_is_accepted(case: Case) -> None:
     other = f"{case.feed.name}-other"
 
     def reading(*topics: str, **settings: Any) -> dict[str, Any]:
@@ -285,25 +286,27 @@ def test_records_of_open_and_aborted_transactions_do_not_land(case: Case) -> Non
     assert case.verified() == ([], [])
 
 
-def test_rollback_of_the_table_stops_the_feed(case: Case) -> None:
+def test_a_rollback_of_the_table_stops_the_feed(case: Case) -> None:
     case.land((0, 5), (5, 9))
     case.lake.sql(f"CALL lake.system.rollback_to_snapshot('{case.feed.table[5:]}', {case.first_snapshot()})")
     with pytest.raises(CheckpointMismatch, match="is at 9 in the checkpoint, and at 5 in the table") as failure:
         case.run()
     assert "lakefeed offsets rewind pipeline.yaml --to table" in str(failure.value)
-    # Without a checkpoint nothing contradicts the table.
+    # Without the checkpoint, the feed resumes at the position of the table after the rollback.
     case.feed.forget()
     case.run()
     assert case.ids() == list(range(9))
 
 
 @pytest.mark.parametrize("gone", ["", "metadata"])
-def test_parquet_whose_checkpoint_is_lost(files: Case, gone: str) -> None:
+def test_a_parquet_feed_is_refused_without_its_checkpoint_but_not_without_its_metadata_file(
+    files: Case, gone: str
+) -> None:
     files.land((0, 5))
     files.feed.forget(gone)
     files.send(range(5, 8))
     if gone == "metadata":
-        # The log of batches is complete; only Spark's id of the query is new.
+        # Only the query's id is lost; the logs of batches are complete, so the feed resumes.
         files.run()
         assert files.ids() == list(range(8))
         return
@@ -311,7 +314,7 @@ def test_parquet_whose_checkpoint_is_lost(files: Case, gone: str) -> None:
         files.run()
 
 
-def test_parquet_whose_checkpoint_was_rolled_back(files: Case) -> None:
+def test_a_parquet_feed_with_a_rolled_back_checkpoint_is_refused(files: Case) -> None:
     files.land((0, 5), (5, 9))
     files.feed.forget("commits/1")
     files.feed.forget("offsets/1")
@@ -320,7 +323,7 @@ def test_parquet_whose_checkpoint_was_rolled_back(files: Case) -> None:
         files.run()
 
 
-def test_parquet_whose_files_were_removed(files: Case) -> None:
+def test_a_parquet_feed_whose_files_were_removed_is_refused(files: Case) -> None:
     files.land((0, 5))
     jvm: Any = files.lake._jvm
     path = jvm.org.apache.hadoop.fs.Path(f"{files.path}/_spark_metadata")
@@ -329,7 +332,7 @@ def test_parquet_whose_files_were_removed(files: Case) -> None:
         files.run()
 
 
-def test_parquet_whose_topic_was_recreated(files: Case) -> None:
+def test_a_parquet_feed_whose_topic_was_recreated_is_refused(files: Case) -> None:
     files.land((0, 5))
     files.feed.recreate_topic()
     files.send(range(1000, 1009))
@@ -339,7 +342,7 @@ def test_parquet_whose_topic_was_recreated(files: Case) -> None:
     assert files.ids() == list(range(5))
 
 
-def test_parquet_whose_topic_lost_records(files: Case) -> None:
+def test_a_parquet_feed_whose_topic_lost_records_is_refused(files: Case) -> None:
     files.land((0, 5))
     files.send(range(5, 9))
     files.feed.remove_records(7)

@@ -1,4 +1,4 @@
-"""A new user follows README.md and docs/tutorial.md, in an empty folder, with only the wheel."""
+"""The commands of README.md and docs/tutorial.md work in an empty folder, with only lakefeed's wheel."""
 
 import os
 import sys
@@ -18,7 +18,7 @@ TEST = "tests/integration/test_tutorial.py"
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the installed files of the wheel, as pip leaves them."""
+    """Install the wheel as pip does; return the folder with the installed files."""
     folder = tmp_path_factory.mktemp("installed")
     with zipfile.ZipFile(write_wheels(folder)[0]) as wheel:
         wheel.extractall(folder / "site")

@@ -1,4 +1,4 @@
-"""An unusable registered version is refused alone, at all starts and in a running feed."""
+"""An unusable version of a schema makes only its own records dead letters, at any start and in a running feed."""
 
 import json
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ LOST = "lost-subject"
 
 @dataclass(frozen=True)
 class Case:
-    """A usable version 1, an unusable version 2, a value of the latter, and words of the reason."""
+    """A usable version 1 of a schema, an unusable version 2, a value of version 2, and words of the letter's reason."""
 
     one: Any
     two: Any
@@ -96,7 +96,7 @@ def pipeline_of(feed: Feed, subject: Subject, **blocks: Any) -> Any:
 
 @pytest.fixture
 def registry() -> Iterator[RegistryInAThread]:
-    """Yield a registry that accepts any schema: real registries refuse some of them, by different rules."""
+    """Yield a registry that accepts any schema, because real registries refuse some schemas of these tests."""
     with RegistryInAThread() as registry:
         yield registry
 
@@ -114,18 +114,18 @@ def test_unusable_version_affects_only_its_records(
     one = subject.register(1)
     pipeline = pipeline_of(feed, subject)
     feed.send([subject.value(one, 1)])
-    if name == "incompatible":  # Only "incompatible" needs an earlier run: as a first version it would be usable.
+    if name == "incompatible":  # This version is unusable only for a feed that has already run with version 1.
         pipeline.run(spark=lake, once=True)
     two = subject.register(2)
     feed.send([two + case.value])
-    # A first start: version 1 is the reader's schema, because the newest one leads to no rows.
+    # The first start takes version 1 as the reader's schema, because version 2 is unusable.
     found = preflight(pipeline.config, connections=pipeline.connections)
     assert {each.severity for each in found} <= {"warning"}
     notes: list[str] = []
     summary = pipeline.run(spark=lake, once=True, on_batch=lambda batch: notes.extend(batch.notes))
     assert summary.dead_letters == 1, notes
     assert any(case.words in note for note in notes), notes
-    # Starts with the table's schema: with version 2 only, and without any version.
+    # Later starts use the schema that the table stores: first with only version 2 registered, then with no version.
     registry.versions.pop((subject.name, 1))
     feed.send([two + case.value, subject.value(one, 3)])
     pipeline = pipeline_of(feed, subject)
@@ -205,7 +205,7 @@ def test_first_start_without_a_usable_version_is_refused(
         pipeline_of(feed, lost).run(spark=lake, once=True)
 
 
-def test_a_registry_with_contexts(lake: SparkSession, feed: Feed, registry: RegistryInAThread) -> None:
+def test_a_subject_in_a_registry_context_is_read(lake: SparkSession, feed: Feed, registry: RegistryInAThread) -> None:
     registry.context = ":.staging:"
     subject = Subject(feed, CASES["another kind"], registry)
     subject.name = f":.staging:{feed.topic}-value"
@@ -218,7 +218,7 @@ def test_a_registry_with_contexts(lake: SparkSession, feed: Feed, registry: Regi
 
 @pytest.mark.parametrize("fast_path", ["auto", "off"])
 @pytest.mark.parametrize("header", ["__value_schema_id", "apicurio.value.globalId"])
-def test_an_id_in_a_header(
+def test_records_with_a_schema_id_in_a_header_become_dead_letters(
     lake: SparkSession, feed: Feed, registry: RegistryInAThread, header: str, fast_path: str
 ) -> None:
     subject = Subject(feed, CASES["another kind"], registry)

@@ -1,4 +1,4 @@
-"""Upkeep beside real feeds: no writer fails, each record is there once, and ``verify --deep`` confirms it."""
+"""Upkeep beside real feeds: no writer fails, and each record is in the table once, as ``verify --deep`` confirms."""
 
 import json
 import time
@@ -46,7 +46,7 @@ def nothing_is_too_young(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(due, "seconds_of", lambda duration: 0)
 
 
-def test_a_feed_runs_on_while_its_tables_are_looked_after(lake: SparkSession, feed: Feed) -> None:
+def test_a_feed_continues_during_the_upkeep_of_its_tables(lake: SparkSession, feed: Feed) -> None:
     dead = f"lake.{feed.name}.dead_letters"
     feed.create_topic()
     blocks: dict[str, Any] = {
@@ -75,7 +75,7 @@ def test_a_feed_runs_on_while_its_tables_are_looked_after(lake: SparkSession, fe
     assert summary.files is not None
     assert found.files < summary.files
 
-    # Upkeep of the dead-letter table too; a replay still finds all that it needs.
+    # After upkeep of the table of dead letters, a replay still finds all letters.
     before = read_health(dead, connections=feed.connections).files
     assert look_after(feed, lake, dead, compact={"min_files": 2}).did.files_after <= 1
     assert read_health(dead, connections=feed.connections).files <= before
@@ -83,10 +83,10 @@ def test_a_feed_runs_on_while_its_tables_are_looked_after(lake: SparkSession, fe
     every_record_once(pipeline)
 
 
-def test_compaction_expiry_and_orphans_between_a_kill_and_the_restart(
+def test_upkeep_between_a_kill_and_the_restart_loses_no_row(
     lake: SparkSession, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A kill between the table's commit and the checkpoint's leaves this: the batch is repeated long afterwards."""
+    """After a kill between the table's commit and the checkpoint's, the batch is repeated only after upkeep has run."""
     feed.create_topic(partitions=1)
     pipeline = feed.pipeline(decode=DECODE)
     for start in range(0, 40, 10):
@@ -106,8 +106,8 @@ def test_compaction_expiry_and_orphans_between_a_kill_and_the_restart(
     every_record_once(pipeline)
 
 
-def test_expired_to_the_last_snapshot_the_position_is_still_known(lake: SparkSession, feed: Feed) -> None:
-    """Upkeep never does this itself: another writer removes all traces of the feed."""
+def test_the_position_is_known_if_only_the_last_snapshot_is_left(lake: SparkSession, feed: Feed) -> None:
+    """Another writer removes all snapshots with commits of the feed; lakefeed's own upkeep keeps the newest one."""
     feed.create_topic(partitions=1)
     pipeline = feed.pipeline(decode=DECODE)
     for start in (0, 10):
@@ -122,7 +122,7 @@ def test_expired_to_the_last_snapshot_the_position_is_still_known(lake: SparkSes
     assert sorted(row["id"] for row in feed.rows()) == list(range(30))
 
 
-def test_the_commands_say_what_is_due_and_do_it(
+def test_the_upkeep_commands_show_the_due_steps_and_run_them(
     lake: SparkSession, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     feed.export(monkeypatch)
@@ -148,6 +148,6 @@ def test_the_commands_say_what_is_due_and_do_it(
 
 
 def loaded(spark: SparkSession, feed: Feed) -> Any:
-    """Return the Java table; ``newAppend().commit()`` makes a commit of another writer, without rows."""
+    """Return Iceberg's Java table; its ``newAppend().commit()`` makes a commit of another writer, without rows."""
     gateway: Any = spark._jvm
     return gateway.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, feed.table)

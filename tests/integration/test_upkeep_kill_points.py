@@ -1,7 +1,7 @@
-"""Upkeep is killed at each of its steps: no row is lost or doubled, and the next upkeep removes the remains.
+"""Upkeep is killed at each of its steps: no row is lost or doubled, and the next upkeep removes what the kill left.
 
-The S3 proxy kills it at the step's request. The tests find lost rows by reading all rows, and remains by a listing
-of the table's folders.
+The S3 proxy kills the process at the step's request. The tests find lost rows by reading all rows, and files that the
+kill left by listing the table's folders.
 """
 
 import sys
@@ -52,13 +52,13 @@ def deletion(request: Request) -> bool:
 
 @dataclass(frozen=True)
 class Point:
-    """A step of upkeep, and the moment of the kill.
+    """A step of upkeep, and the moment at which the process is killed.
 
     Attributes:
         name: the step.
         when: the moment, relative to the step's request.
         place: matches the step's request.
-        after: match the requests that the store must have answered before.
+        after: match the requests that must have been answered before the step's request counts.
     """
 
     name: str
@@ -100,7 +100,7 @@ POINTS = (
 
 @dataclass
 class Kept:
-    """The table of all points, and the number of records that its feed has landed."""
+    """The table that all kill points share, and the number of records that its feed has landed."""
 
     feed: Feed
     file: Path
@@ -137,7 +137,7 @@ def kept(lake: SparkSession, stack: Endpoints, tmp_path_factory: pytest.TempPath
 
 
 @pytest.mark.parametrize("point", POINTS, ids=str)
-def test_killed_there_no_row_is_lost_and_the_next_upkeep_clears_what_is_left(
+def test_killed_upkeep_loses_no_row_and_the_next_upkeep_removes_the_remains(
     kept: Kept, proxy: FaultProxy, point: Point, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept.land(4)
@@ -152,7 +152,7 @@ def test_killed_there_no_row_is_lost_and_the_next_upkeep_clears_what_is_left(
     kept.nothing_is_lost()
     kept.land(1)
     kept.nothing_is_lost()
-    # Remove the killed process's lease, which would only end after two minutes.
+    # Remove the lease of the killed process, which would otherwise block the next upkeep for two minutes.
     kept.spark.sql(f"ALTER TABLE {kept.feed.table} UNSET TBLPROPERTIES IF EXISTS ('lakefeed.upkeep.lease')")
     nothing_is_too_young(monkeypatch)
     report = look_after(kept.feed, kept.spark, **UPKEEP)

@@ -1,6 +1,6 @@
-"""Thousands of small batches with scheduled upkeep: what grows with them, and the effect of kills.
+"""Many small batches with scheduled upkeep: files, metadata, durations and requests do not grow; kills do no harm.
 
-``LAKEFEED_UPKEEP_BATCHES`` sets the number of batches (default and minimum 200), ``LAKEFEED_UPKEEP_SEED`` the times
+``LAKEFEED_UPKEEP_BATCHES`` sets the number of batches (default and minimum 200), ``LAKEFEED_UPKEEP_SEED`` the moments
 of the kills.
 """
 
@@ -47,19 +47,19 @@ BLOCKS: dict[str, Any] = {
 
 
 def small_batches(feed: Feed, batches: int) -> dict[str, Any]:
-    """Send the records of `batches` batches; return the blocks of a pipeline that reads them in as many batches."""
+    """Send records; return the blocks of a pipeline that reads these records in `batches` small batches."""
     feed.create_topic(partitions=1)
     feed.send(feed.avro(trips(0, batches * ROWS)))
     return {**BLOCKS, "source": feed.source(max_records_per_batch=ROWS)}
 
 
 def orphans_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Remove orphans after a minute instead of the settings' minimum of a day, since batches here take seconds."""
+    """Let upkeep remove orphans after a minute, although users must allow at least a day: batches here take seconds."""
     monkeypatch.setattr(due, "seconds_of", lambda text: 60 if text == "3 days" else seconds_of(text))
 
 
 @pytest.mark.slow
-def test_files_metadata_time_and_requests_stay_flat(
+def test_files_metadata_durations_and_requests_stay_flat_over_many_batches(
     lake: SparkSession, feed: Feed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     orphans_soon(monkeypatch)
@@ -94,14 +94,14 @@ def test_files_metadata_time_and_requests_stay_flat(
         for name, (before, after) in compared.items():
             print(f"  {name:<32}{before:>12,.1f}{after:>12,.1f}")
     for name, (before, after) in compared.items():
-        # The allowance covers other load on this machine: a batch takes only about a second.
+        # Allow some growth, because other load on this machine can delay a batch, which takes only about a second.
         slack = 0.5 if name.startswith("seconds") else 5
         assert after <= 1.5 * before + slack, f"{name} grows: {compared}"
     every_record_once(pipeline)
 
 
 @pytest.mark.slow
-def test_the_same_with_a_kill_every_fifty_batches(
+def test_each_record_lands_once_with_upkeep_and_a_kill_every_fifty_batches(
     lake: SparkSession, feed: Feed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     blocks = small_batches(feed, BATCHES)
@@ -118,7 +118,7 @@ def test_the_same_with_a_kill_every_fifty_batches(
                 break
             at_work = batches >= BATCHES_BETWEEN_KILLS.start and upkeep_is_at_work(feed, run)
             time.sleep(0.05)
-        # Kill at a random moment of any piece of work.
+        # Wait for up to 3 seconds, so that the kill hits a random moment.
         time.sleep(dice.random() * 3)
         if run.process.poll() is not None:
             assert run.process.returncode == 0, run.said()
@@ -142,7 +142,7 @@ def test_the_same_with_a_kill_every_fifty_batches(
 
 
 def upkeep_is_at_work(feed: Feed, run: Running) -> bool:
-    """Check whether this process has the lease; a killed one keeps the lease until it expires."""
+    """Return whether this process holds the lease of upkeep; a killed process holds a lease until the lease expires."""
     properties = open_table(feed.table, connections=feed.connections).properties
     return f"-{run.process.pid}-" in properties.get("lakefeed.upkeep.lease", "")
 

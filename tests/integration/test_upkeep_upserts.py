@@ -1,4 +1,4 @@
-"""Upkeep beside a feed that merges: both rewrite the same files, the feed's commits win, and no commit of it fails.
+"""Upkeep beside an upsert feed: both rewrite the same files, and no commit of the feed fails.
 
 ``LAKEFEED_UPKEEP_MERGES`` sets the number of merged batches (default 12).
 """
@@ -39,13 +39,15 @@ def the_table_is_its_model(feed: Feed, pipeline: Pipeline, model: Model, history
 
 
 def moves_on(write: str, changes: int) -> int:
-    """Return Model's ``moves_on``: with copy-on-write, small files only remain if their keys no longer change."""
+    """Return Model's ``moves_on``: with copy-on-write, small files remain only if later changes have other keys."""
     return changes if write == "copy-on-write" else 0
 
 
 @pytest.mark.parametrize("beside", ["in the job", "in a job of its own"])
 @pytest.mark.parametrize("write", ["merge-on-read", "copy-on-write"])
-def test_merges_and_compaction_at_once_fail_neither(lake: SparkSession, feed: Feed, write: str, beside: str) -> None:
+def test_simultaneous_merges_and_compactions_all_succeed(
+    lake: SparkSession, feed: Feed, write: str, beside: str
+) -> None:
     history = f"{feed.table}_history"
     feed.create_topic(partitions=2)
     model = Model(keys=400, partitions=2, moves_on=moves_on(write, 2 * CHANGES))
@@ -70,7 +72,7 @@ def test_merges_and_compaction_at_once_fail_neither(lake: SparkSession, feed: Fe
 
 @contextmanager
 def keeper(feed: Feed, file: Path) -> Iterator[None]:
-    """Run a process that maintains the feed's tables all the time, until the block ends."""
+    """Run a second process that maintains the feed's tables every second, until the block ends."""
     with Running(
         ["tables", "maintain", file, "--every", "1 second"], feed.environment, feed.folder / "upkeep.log"
     ) as job:
@@ -81,10 +83,10 @@ def keeper(feed: Feed, file: Path) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("write", ["merge-on-read", "copy-on-write"])
-def test_compaction_and_expiry_between_a_kill_and_the_restart_of_a_feed_that_merges(
+def test_compaction_and_expiry_between_a_kill_and_the_restart_of_an_upsert_feed_lose_no_row(
     lake: SparkSession, feed: Feed, monkeypatch: pytest.MonkeyPatch, write: str
 ) -> None:
-    """The kill was between the MERGE's commit and the checkpoint's: the batch is repeated long afterwards."""
+    """After a kill between the MERGE's commit and the checkpoint's, the batch is repeated only after upkeep has run."""
     history = f"{feed.table}_history"
     feed.create_topic(partitions=2)
     model = Model(keys=100, partitions=2, moves_on=moves_on(write, 100))

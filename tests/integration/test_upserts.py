@@ -1,4 +1,4 @@
-"""Change events of a database, as Debezium writes them, go from the topic to the table and its history."""
+"""Change events of a database, as Debezium writes them, are applied to a table and added to its history."""
 
 import json
 from collections.abc import Sequence
@@ -64,7 +64,7 @@ def send(feed: Feed, events: Sequence[tuple[int, Row | None]], schema: Row) -> N
     assert producer.flush(30) == 0
 
 
-def test_debezium_events_become_the_rows_of_the_database(lake: SparkSession, feed: Feed) -> None:
+def test_debezium_events_become_the_rows_of_the_database_table(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=2)
     first = [
         (1, event("r", 10, after={"id": 1, "city": "amsterdam"})),
@@ -113,7 +113,7 @@ def test_debezium_events_become_the_rows_of_the_database(lake: SparkSession, fee
     assert (proof.upserts.changes, proof.upserts.inserted - proof.upserts.deleted) == (10, 1)
 
 
-def test_json_of_postgres_by_day_as_upserts_md_shows_it(lake: SparkSession, feed: Feed) -> None:
+def test_the_postgres_example_of_upserts_md_lands_partitioned_by_day(lake: SparkSession, feed: Feed) -> None:
     [block] = [block for block in blocks_of(ROOT / "docs" / "upserts.md") if block.test is not None]
     shown = yaml.safe_load(block.text)
     shown["sink"]["iceberg"]["table"] = feed.table
@@ -146,9 +146,7 @@ def test_json_of_postgres_by_day_as_upserts_md_shows_it(lake: SparkSession, feed
 
 
 @pytest.mark.slow
-def test_a_kill_and_a_replayed_batch_leave_the_table_as_a_model_outside_spark_has_it(
-    lake: SparkSession, feed: Feed
-) -> None:
+def test_the_table_equals_a_model_after_a_kill_and_a_repeated_batch(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=3)
     model = Model(keys=500, partitions=3)
     model.send(3_000, topic=feed.topic, servers=feed.stack.bootstrap_servers)
@@ -170,7 +168,7 @@ def test_a_kill_and_a_replayed_batch_leave_the_table_as_a_model_outside_spark_ha
 
 
 @pytest.mark.slow
-def test_a_replayed_letter_does_not_undo_what_came_after_it(lake: SparkSession, feed: Feed) -> None:
+def test_a_replayed_letter_does_not_undo_a_later_change(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     values = [b'{"id": 1, "city": ""}', b'{"id": 2, "city": ""}', b'{"id": 1, "city": "b"}', b'{"id": 3, "city": "c"}']
     feed.send(values, partition=0)
@@ -183,7 +181,7 @@ def test_a_replayed_letter_does_not_undo_what_came_after_it(lake: SparkSession, 
     sink = {"iceberg": {**upsert, "on_delete": "mark"}}
     feed.pipeline(**blocks, sink=sink).run(spark=lake, once=True)
     assert sorted(row["id"] for row in feed.rows()) == [1, 3]
-    # Without the rule the letters are replayed: one of a key that has changed since, one of a new key.
+    # Without the rule, two letters are replayed: one of key 1, which has changed since, and one of a new key.
     del blocks["expect"]
     repaired = feed.pipeline(**blocks, sink=sink)
     replayed = repaired.replay(DeadLetterFilter(feed=feed.name), spark=lake)

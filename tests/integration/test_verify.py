@@ -1,4 +1,4 @@
-"""lakefeed verify on real tables and a real broker: correct tables pass, and changes by others are found."""
+"""On real tables and a real broker, ``lakefeed verify`` passes correct tables, and finds changes by other writers."""
 
 import json
 from typing import Any
@@ -33,7 +33,7 @@ def kinds(done: Verification) -> tuple[list[str], list[str]]:
     return sorted({each.kind for each in done.faults}), sorted({each.kind for each in done.notes})
 
 
-def test_dead_letters_skipped_replayed_and_dropped_add_up(lake: SparkSession, feed: Feed) -> None:
+def test_verify_adds_up_rows_dead_letters_replayed_and_dropped_letters(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic()
     dead = f"lake.{feed.name}.dead_letters"
     blocks: dict[str, Any] = {
@@ -87,7 +87,7 @@ def test_changes_of_writers_without_the_check_are_reported(lake: SparkSession, f
     assert (duplicates.start, duplicates.end) == (18, 22)
     assert kinds(checked(pipeline, deep=False)) == ([], ["others"])
 
-    # Forge a commit of the feed that begins too late, with rows that no record has.
+    # Forge a commit of the feed that begins after a gap, and has rows that come from no record.
     topic_id = Topics(feed.stack.bootstrap_servers).describe(feed.topic).topic_id
     feed.send(feed.avro(trips(30, 40)))
     forged = {
@@ -122,19 +122,19 @@ def test_missing_rows_and_a_rollback_by_another_engine_are_reported(lake: SparkS
     assert kinds(checked(pipeline)) == (["position"], [])
 
 
-def test_offsets_without_a_record_are_distinguished_from_lost_ones(lake: SparkSession, feed: Feed) -> None:
+def test_offsets_without_a_record_are_distinguished_from_lost_records(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send_transactions("cac", count=3)
     pipeline = feed.pipeline(decode=JSON_ROWS)
     pipeline.run(spark=lake, once=True)
     done = checked(pipeline)
     assert kinds(done) == ([], [])
-    # Three aborted records, and three markers, or two if the last one is beyond the range.
+    # The offsets without a row are three aborted records and three markers, or two if the range ends before the last.
     assert (done.records, done.rows) == (6, 6)
     assert done.offsets - done.records in (5, 6)
 
 
-def test_expired_snapshots_are_reported_and_the_others_verified(lake: SparkSession, feed: Feed) -> None:
+def test_expired_snapshots_are_reported_and_the_remaining_ones_verified(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     pipeline = feed.pipeline(decode=DECODE)
     for start in (0, 10, 20):
@@ -176,7 +176,7 @@ def test_unverifiable_feed_is_refused(lake: SparkSession, feed: Feed) -> None:
         checked(feed.pipeline(sink={"parquet": {"path": path}}))
 
 
-def test_a_file_that_is_gone_or_cut_off_is_a_fault_with_its_name(lake: SparkSession, feed: Feed) -> None:
+def test_a_missing_or_truncated_file_is_a_fault_with_the_files_name(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     dead = f"lake.{feed.name}.dead_letters"
     blocks: dict[str, Any] = {"decode": DECODE, "dead_letters": {"table": dead}}
@@ -216,7 +216,7 @@ def test_a_file_that_is_gone_or_cut_off_is_a_fault_with_its_name(lake: SparkSess
     assert checked(pipeline).faults == ()
 
 
-def test_a_feed_whose_snapshots_pyiceberg_has_expired_resumes(lake: SparkSession, feed: Feed) -> None:
+def test_a_feed_resumes_after_pyiceberg_has_expired_its_snapshots(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     pipeline = feed.pipeline(decode=DECODE)
     feed.send(feed.avro(trips(0, 20)))

@@ -1,7 +1,7 @@
-"""A feed without a checkpoint resumes by its sink's ledger only, and requests nothing else from S3.
+"""A feed without a checkpoint resumes at the position in its sink's ledger, and makes no S3 request for a checkpoint.
 
 ``offsets show``, ``plan`` and ``run`` must agree on each start: see ``tests/support/starts.py``.
-``tests/faults/test_kill_points.py`` kills such a driver at each step.
+``tests/faults/test_kill_points.py`` kills a driver without a checkpoint at each step.
 """
 
 import threading
@@ -41,7 +41,7 @@ def test_feed_resumes_by_the_table_and_a_batch_needs_three_requests_more_than_fi
     assert len(batches) == 6
     for batch in batches[1:]:
         assert batch.requests is not None
-        # The manifest, the manifest list, the metadata file.
+        # A commit puts three metadata objects: the manifest, the manifest list and the metadata file.
         assert S3Requests(batch.requests.counts).calls == {"data": {"PutObject": 2}, "metadata": {"PutObject": 3}}
     places = {place for call in summary.requests.counts for place in [call.location]}
     assert not [place for place in places if "checkpoint" in place]
@@ -60,16 +60,15 @@ def test_start_position_is_in_the_ledger_before_the_first_batch(lake: SparkSessi
     feed.create_topic(partitions=2)
     feed.send_ids(range(10))
     assert run(feed, lake, kafka={"start": "latest"}).rows == 0
-    # These records came after the first start: they are not lost, although no batch was committed.
+    # The first start has stored its position, so records that came after it are not lost, although no batch was
+    # committed.
     feed.send_ids(range(10, 15))
     feed.send_ids(range(15, 20), partition=1)
     assert run(feed, lake, kafka={"start": "latest"}).rows == 10
     assert ids(feed) == list(range(10, 20))
 
 
-def test_a_stop_before_the_first_commit_leaves_nothing_behind_that_a_start_would_miss(
-    lake: SparkSession, feed: Feed
-) -> None:
+def test_a_start_reads_all_records_after_a_stop_before_the_first_commit(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send_ids(range(10))
     stop = threading.Event()
@@ -79,7 +78,7 @@ def test_a_stop_before_the_first_commit_leaves_nothing_behind_that_a_start_would
     assert ids(feed) == list(range(10))
 
 
-def test_a_move_and_a_loss_are_resumed_from_once(lake: SparkSession, feed: Feed) -> None:
+def test_a_feed_resumes_once_after_a_rewind_and_after_an_accepted_loss(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send_ids(range(10))
     run(feed, lake)
@@ -114,7 +113,7 @@ def test_later_driver_replaces_the_earlier_one(lake: SparkSession, feed: Feed) -
         else:
             stop.set()
 
-    # Without once, so that the run does not end before the later driver has started.
+    # Run without once, so that the run does not end before the second driver has started.
     with pytest.raises(CheckpointMismatch, match="another driver has taken over"):
         pipeline(feed).run(spark=lake, on_batch=take_over, stop=stop)
     assert ids(feed) == list(range(10))
@@ -122,7 +121,7 @@ def test_later_driver_replaces_the_earlier_one(lake: SparkSession, feed: Feed) -
     assert ids(feed) == list(range(20))
 
 
-def test_a_transform_with_state_is_refused_before_anything_is_changed(lake: SparkSession, feed: Feed) -> None:
+def test_a_transform_with_state_is_refused_before_any_change(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send_ids(range(5))
     steps = {"steps": {"once": {"deduplicate": ["id"]}}, "watermark": {"column": "at", "delay": "1 minute"}}

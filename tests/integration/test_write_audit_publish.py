@@ -1,4 +1,4 @@
-"""Feeds that land in a branch: the readers' view, the commands' output, and ways to settle a failed audit."""
+"""Feeds that land in a branch: what readers see, what the commands print, and how to settle a failed audit."""
 
 import json
 from typing import Any
@@ -30,7 +30,7 @@ def run(feed: Feed, *arguments: str) -> Result:
     return CliRunner().invoke(command, [file, "--yes", *arguments], env=feed.environment)
 
 
-def test_an_audit_that_fails_keeps_rows_from_readers_and_discarding_reads_them_again(
+def test_a_failed_audit_hides_rows_from_readers_and_a_discard_rereads_the_records(
     lake: SparkSession, feed: Feed
 ) -> None:
     feed.create_topic(partitions=2)
@@ -53,7 +53,7 @@ def test_an_audit_that_fails_keeps_rows_from_readers_and_discarding_reads_them_a
     again = run(feed)
     assert (again.exit_code, "is not unique" in again.output) == (1, True), again.output
 
-    # The topic does not change, so the rows must be discarded or the expectation changed.
+    # The audit would fail again with the same records, so discard the rows and change the expectation.
     assert run(feed, "--discard").exit_code == 0
     assert pipeline.verify().rows == 3
     lenient = audited(feed, {"rows": {"at_least": 1}})
@@ -64,9 +64,7 @@ def test_an_audit_that_fails_keeps_rows_from_readers_and_discarding_reads_them_a
 
 
 @pytest.mark.slow
-def test_a_feed_may_land_further_rows_after_a_failure_and_is_published_by_command(
-    lake: SparkSession, feed: Feed
-) -> None:
+def test_a_feed_may_continue_after_a_failed_audit_and_be_published_by_command(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     send(feed, 1)
     waiting = audited(feed, {"rows": {"at_least": 3}}, on_failure="continue")
@@ -92,7 +90,7 @@ def test_a_feed_may_land_further_rows_after_a_failure_and_is_published_by_comman
 
 
 @pytest.mark.slow
-def test_a_driver_that_dies_after_its_commit_publishes_at_the_next_start(
+def test_a_commit_of_a_driver_that_died_is_published_at_the_next_start(
     lake: SparkSession, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     feed.create_topic(partitions=1)
@@ -111,7 +109,7 @@ def test_a_driver_that_dies_after_its_commit_publishes_at_the_next_start(
 
 
 @pytest.mark.slow
-def test_each_of_many_tables_has_its_branch(lake: SparkSession, feed: Feed) -> None:
+def test_each_table_of_a_job_of_many_topics_has_its_branch(lake: SparkSession, feed: Feed) -> None:
     topics = [f"{feed.name}-{name}" for name in "ab"]
     for topic in topics:
         feed.create_topic(partitions=1, topic=topic)

@@ -1,4 +1,4 @@
-"""The same pipeline file runs on YARN, whose nodes have only Java and a bare Python: YARN sends Spark to them."""
+"""A pipeline file runs unchanged on YARN, which sends Spark to nodes that have only Java and a bare Python."""
 
 import json
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yarn]:
         yield running
 
 
-def test_the_taxi_feed_gives_the_same_on_one_machine_and_on_yarn(feed: Feed, cluster: Yarn) -> None:
+def test_the_taxi_feed_lands_the_same_rows_on_one_machine_and_on_yarn(feed: Feed, cluster: Yarn) -> None:
     feed.create_topic(partitions=4)
     environment = {**feed.environment, **cluster.environment}
     lakefeed("topics", "produce", feed.topic, "--generate", "taxi", "--rows", str(TAXI_ROWS), environment=environment)
@@ -41,7 +41,7 @@ def test_the_taxi_feed_gives_the_same_on_one_machine_and_on_yarn(feed: Feed, clu
     assert rows_of(feed, "b") == expected
     cluster.wait_for_success(f"{feed.name}b")
 
-    # The same by spark-submit, from the application jar.
+    # Run the same feed with spark-submit, from the application jar.
     file = taxi_file(feed, "c", spark=cluster.settings())
     submitted = ("deploy", "submit", file, "--master", "yarn")
     shown = lakefeed(*submitted, "--print", "--", "--once", environment=environment)
@@ -56,7 +56,7 @@ def test_the_taxi_feed_gives_the_same_on_one_machine_and_on_yarn(feed: Feed, clu
 
 
 def given_to_containers(cluster: Yarn) -> list[Path]:
-    """Return the settings, scripts and other small files that YARN has put on the node's disk."""
+    """Return the small files, such as settings and scripts, that YARN has put on the node's disk for containers."""
     found = [path for path in cluster.local.rglob("*") if path.is_file() and path.suffix not in (".jar", ".zip")]
     assert any(path.name == "__spark_conf__.properties" for path in found)
     return found
@@ -81,7 +81,7 @@ def test_yarn_that_cannot_run_the_feed_is_refused_at_the_start(
     assert message in refused(feed, {**cluster.settings(), **settings}, {**feed.environment, **cluster.environment})
 
 
-def test_yarn_whose_address_is_not_known_is_refused(feed: Feed, cluster: Yarn) -> None:
+def test_an_unknown_address_of_yarn_is_refused(feed: Feed, cluster: Yarn) -> None:
     environment = {**feed.environment, "HADOOP_CONF_DIR": "", "YARN_CONF_DIR": ""}
     assert "the address of YARN is not set" in refused(feed, cluster.settings(), environment)
     empty = feed.folder / "empty"
@@ -118,7 +118,7 @@ def test_a_driver_in_cluster_mode_is_refused(feed: Feed, cluster: Yarn) -> None:
 
 
 def refused(feed: Feed, settings: dict[str, str], environment: dict[str, str], *, status: int = 2) -> str:
-    """Run the feed, which must end at its start; return its error."""
+    """Run the feed, whose start must be refused with this exit status; return the printed error."""
     Topics(feed.stack.bootstrap_servers).create(feed.topic, partitions=1, exist_ok=True)
     feed.send(feed.avro([{"id": 1, "zone": "one"}]))  # Registers the schema, which a run reads first.
     file = taxi_file(feed, "d", spark=settings)

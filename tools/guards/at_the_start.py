@@ -44,7 +44,7 @@ AT_THE_START = (
         "records/transform/plan",
         'f"{each}; {next(variables)}" if each.startswith(PROCESSOR) else each',
         "each",
-        "tests/integration/test_pandas.py::test_state_of_ones_own_resumes_after_a_restart_and_is_refused_if_it_is_another",
+        "tests/integration/test_pandas.py::test_state_of_a_users_class_resumes_after_a_restart_and_other_state_is_refused",
     ),
     python(
         "start: a table that lacks what the checkpoint takes for landed",
@@ -189,7 +189,7 @@ ON_THE_MOVE = (
         "operations/rewind/execute",
         "if (now and now.snapshot_id) != (before and before.snapshot_id):",
         "if False:",
-        f"{OFFSETS}a_rewind_is_refused_if_the_feed_has_gone_on_since_it_was_planned",
+        f"{OFFSETS}a_rewind_is_refused_if_the_feed_has_committed_since_the_plan",
     ),
     python(
         "run: a topic that is recreated in mid-run",

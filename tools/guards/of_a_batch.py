@@ -106,14 +106,14 @@ BEFORE_THE_COMMIT = (
         "feed/batch_writer",
         "            fence = self.sink.take_fence()\n",
         "            pass\n",
-        f"{LETTERS}a_broken_record_becomes_a_dead_letter_and_the_others_rows",
+        f"{LETTERS}a_broken_record_becomes_a_dead_letter_and_the_other_records_become_rows",
     ),
     python(
         "source: aborted transactions",
         "config/kafka_client",
         '"kafka.isolation.level": "read_committed",',
         "",
-        "tests/integration/test_verify.py::test_offsets_without_a_record_are_distinguished_from_lost_ones",
+        "tests/integration/test_verify.py::test_offsets_without_a_record_are_distinguished_from_lost_records",
     ),
     python(
         "checkpoint: of another feed",
@@ -151,14 +151,14 @@ DEAD_LETTERS = (
         "feed/batch_writer",
         "self.rows.isolated = {**self.rows.isolated, **failing}",
         "raise RuntimeError",
-        f"{FAILING}records_that_a_batch_fails_at_are_isolated_as_dead_letters",
+        f"{FAILING}records_that_make_a_batch_fail_become_dead_letters",
     ),
     python(
         "isolated records: their letters are lost to a crash",
         "feed/batch_writer",
         "                self.rows.isolated = self._isolate(commit, spans)\n",
         "                pass\n",
-        f"{FAILING}records_that_a_batch_fails_at_are_isolated_as_dead_letters",
+        f"{FAILING}records_that_make_a_batch_fail_become_dead_letters",
     ),
     python(
         "isolated records: the world's failures are no record's",
@@ -200,7 +200,7 @@ DEAD_LETTERS = (
         "sinks/dead_letters/table",
         "if step is not None and not moved:",
         "if False:",
-        f"{OFFSETS}letters_that_are_ahead_of_a_table_without_checkpoint_are_not_dropped_unasked",
+        f"{OFFSETS}letters_ahead_of_the_table_are_dropped_only_on_request",
     ),
     python(
         "replay: rows that a cut-off replay has landed",
