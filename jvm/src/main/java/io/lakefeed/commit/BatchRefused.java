@@ -3,7 +3,7 @@ package io.lakefeed.commit;
 import org.apache.iceberg.exceptions.ValidationException;
 
 /**
- * Refuses a commit. Nothing of it becomes visible, and its files are removed.
+ * Reports that a commit is refused. Nothing of the commit becomes visible, and its files are removed.
  *
  * <p>The class is a ValidationException, because after a ValidationException Iceberg neither retries nor keeps the
  * files.

@@ -23,7 +23,7 @@ public interface TextValue {
     /** The most characters of a number. Longer numbers fit no type, and parsing them takes long. */
     int LONGEST_NUMBER = 1_000;
 
-    /** A date with or without a time. Spark alone would also read "2026" and "12:30" as timestamps. */
+    /** A date with or without a time. Spark itself would also accept "2026" and "12:30" as timestamps. */
     Pattern MOMENT = Pattern.compile("\\d{4}-\\d{2}-\\d{2}([Tt ].*)?");
 
     /** The most characters of a timestamp. */

@@ -97,7 +97,10 @@ public final class PlainReader {
         return new long[] {records, bytes};
     }
 
-    /** Returns a new decoder; each thread needs its own, because a shared one looks up its reader for each record. */
+    /**
+     * Returns a new decoder; each thread needs its own decoder, because a shared decoder looks up its reader for each
+     * record.
+     */
     private static DecodeFunction function(Map<String, String> options) throws NoSuchFunctionException {
         DecodeCatalog catalog = new DecodeCatalog();
         catalog.initialize("bench", new CaseInsensitiveStringMap(options));
