@@ -151,7 +151,7 @@ class DirectReader(BatchReader):
         return self.rows.from_decoded(reader.load())
 
     def discard_fetched(self) -> None:
-        """Read the next batch with new consumers on all executors, because the old ones hold old leaders' records."""
+        """Use new consumers on all executors for the next batch, because old consumers hold old leaders' records."""
         self.close()
         self._run, self._kept = uuid.uuid4().hex, None
 

@@ -121,7 +121,7 @@ class LeftOutFields:
         self._records, self._next_note = 0, 1
 
     def notes(self, outcomes: BatchOutcomes) -> Iterator[str]:
-        """Yield a message at the first record with such a field, and again at 100 times as many records."""
+        """Yield a message at the run's first record with a left-out field, and again at 100 times as many records."""
         self._records += outcomes.counts.left_out
         if self._records >= self._next_note and outcomes.counts.left_out:
             self._next_note = 100 * self._records
@@ -136,8 +136,8 @@ class BatchWriter:
     Attributes:
         dead_letters: the store of dead letters; None if an unreadable record stops the feed.
         publisher: publishes the table's branch; None if the rows do not land in a branch.
-        reread: reads offset ranges again, to find the record that makes a batch fail; None if the source cannot read
-            them twice.
+        reread: reads offset ranges again, to find the record that makes a batch fail; None if the source cannot read a
+            range twice.
         fence: the fence that ``begin`` has taken; only the writer that ``begin`` returns has it.
     """
 
@@ -165,9 +165,9 @@ class BatchWriter:
     def begin(self, records: DataFrame, *, fenced: bool = True, lost: Collection[Partition] = ()) -> BatchWriter:
         """Prepare the sink, write dead letters that the last run did not write, and return the writer of this run.
 
-        Only the columns of ``records`` are used. Work beside a running driver is not ``fenced``, because the driver
-        would lose its fence. The dead letters of ``lost`` partitions are left out, because their records cannot be read
-        again.
+        Only the columns of ``records`` are used. Work beside a running driver is not ``fenced``, because the running
+        driver would lose its fence. The dead letters of ``lost`` partitions are left out, because their records cannot
+        be read again.
         """
         self.rows.schema.begin(lambda: self.rows.rows(records))
         if self.rows.is_plain:
@@ -187,7 +187,7 @@ class BatchWriter:
         return replace(self, spent=SpentBudget(ErrorBudget(max_rows=0)), reread=reread)
 
     def follow(self) -> None:
-        """Remove dead letters past the feed's position if the feed was moved to it; otherwise refuse them."""
+        """Remove dead letters past the feed's position if the feed was moved; otherwise raise an error for them."""
         if self.dead_letters is not None and self.sink.keeps_ledger:
             position = self.sink.position()
             ranges = position.ranges if position is not None else None

@@ -104,7 +104,7 @@ def run_bounded(feed: Feed, spark: SparkSession, selection: Selection) -> BatchS
 
 
 def _ranges(source: KafkaSource, selection: Selection, begin: Mapping[Partition, int]) -> OffsetRanges:
-    """Return the chosen ranges, and empty ranges for other partitions, because a commit has all partitions."""
+    """Return the chosen ranges, and empty ranges for other partitions, because a commit lists all partitions."""
     chosen = {span.key: span for span in offset_ranges(source, selection)}
     starts, end_offsets = {}, {}
     for key, partition in partitions_of(topics_of(source)).items():

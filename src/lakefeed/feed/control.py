@@ -1,7 +1,8 @@
 """Accepts requests to a running feed from other threads; the driver carries them out between two batches.
 
-A request is immediately checked, queued, and logged with its author. When the driver carries it out, it logs another
-event. This module does not touch the query: ``lakefeed.feed.steering`` takes the requests from the queue.
+A request is immediately checked, queued, and logged with its author. When the driver carries the request out, the
+driver logs another event. This module does not touch the query: ``lakefeed.feed.steering`` takes the requests from the
+queue.
 """
 
 from __future__ import annotations

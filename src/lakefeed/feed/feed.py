@@ -262,7 +262,7 @@ class Feed:
             )
 
     def require_checkpoint_for_state(self, spark: SparkSession) -> None:
-        """Raise an error if the transform keeps state and the feed has no checkpoint; only Spark's plan shows it.
+        """Raise an error if the transform keeps state and the feed has no checkpoint; Spark's plan shows state.
 
         For a pipeline with one table per topic, ``require_stateless`` refuses the transform.
         """
@@ -305,7 +305,7 @@ class Feed:
 
         Args:
             records: see ``BatchWriter.begin``, also for ``fenced`` and ``lost``.
-            check_query: the check of a query with state: see ``query_check``. Without it, state is refused.
+            check_query: the check of a query with state: see ``query_check``. Without this check, state is refused.
             alone: whether the feed never reads records besides these, so that a transform may build its state from
             them.
         """
@@ -320,7 +320,7 @@ class Feed:
         return writer.begin(records, fenced=fenced, lost=lost)
 
     def general_path_reason(self, spark: SparkSession, rows: RowBuilder) -> str | None:
-        """Return why no ``DirectReader`` can read the batches; None if it reads them."""
+        """Return why no ``DirectReader`` can read the batches; None if a ``DirectReader`` reads them."""
         if not self.config.has_fast_reader:
             return f"fast_path: {self.config.fast_path}"
         return DirectReader.refusal(spark, self.config.source.kafka, rows)
@@ -328,7 +328,7 @@ class Feed:
     def path(
         self, spark: SparkSession, rows: RowBuilder, columns: Callable[[], StructType | None], *, stateful: bool
     ) -> FeedPath:
-        """Describe the feed's reader and encoder; for one that is not lakefeed's, include the reason.
+        """Describe the feed's reader and encoder, with the reason if one of the two is not lakefeed's.
 
         ``columns`` returns the rows' columns, for a table that does not exist yet.
         """

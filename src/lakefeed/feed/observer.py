@@ -89,7 +89,7 @@ class RunObserver(Protocol):
         """Record that this block writes a round of tables; the caller records which tables committed or failed."""
 
     def finish(self, batch: FinishedBatch, *, ends: Mapping[Partition, int] | None = None) -> FinishedBatch:
-        """Record a finished batch, and the topics' ends when Spark planned it; return it with ``lag_seconds``."""
+        """Record a finished batch, and the topics' ends when Spark planned it; return the batch with its lag."""
 
     def committed(self, ranges: Iterable[OffsetRange]) -> None:
         """Record that the sink has just committed these ranges; unnecessary inside ``batch``."""

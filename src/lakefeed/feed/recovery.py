@@ -340,7 +340,7 @@ def _known(offsets: Mapping[Partition, int], table: Mapping[Partition, int]) -> 
 
 
 def starting_offsets(positions: Mapping[Partition, int], topics: Topics) -> dict[str, dict[int, int]]:
-    """Return an offset for every partition, as Spark requires; -2, which means the first one, without a position."""
+    """Return an offset for every partition, as Spark requires: -2 (the first offset) if there is no position."""
     return {
         name: {number: positions.get((name, number), -2) for number in topic.ends}
         for name, topic in topics.items()

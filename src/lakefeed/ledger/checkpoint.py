@@ -104,7 +104,7 @@ class Claim:
         return self.noted.schema
 
     def note(self, **changes: Any) -> None:
-        """Write these changes, and those of ``remember``, to ``lakefeed.json`` in one request, if any."""
+        """Write these and all remembered changes to ``lakefeed.json`` in one request, if there are any."""
         self.remember(**changes)
         if self.noted != self._written:
             self._create(OWNER_FILE, self.noted.to_json())

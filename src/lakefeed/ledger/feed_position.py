@@ -51,7 +51,7 @@ class Position:
 
     @classmethod
     def from_json(cls, text: str) -> Position | None:
-        """Read a table property ``lakefeed.position.<feed>``; None if the property has no known position."""
+        """Read a table property ``lakefeed.position.<feed>``; None if the property marks the position as unknown."""
         if text == ROLLED_BACK:
             return None
         try:

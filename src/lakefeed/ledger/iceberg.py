@@ -242,7 +242,8 @@ class IcebergLedger:
             start = page[-1]["parent"]
             if start is None:
                 return
-            # Every call reads more snapshots, because most callers need only the newest snapshot, and a few need all.
+            # Every call reads 8 times as many snapshots as the last call, because most callers need only the newest
+            # snapshot, and a few need all.
             most = min(8 * most, MOST_A_CALL)
 
     def loaded(self) -> Any:

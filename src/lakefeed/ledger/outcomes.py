@@ -57,14 +57,14 @@ def check_outcomes(spark: SparkSession, commit_id: str) -> str:
 
 
 def seconds_since_allowed(spark: SparkSession, commit_id: str) -> float:
-    """Return the seconds since a batch got the permission to land, after its rows were computed; -1 without it."""
+    """Return the seconds since a batch got the permission to land, after its rows were computed; otherwise -1."""
     outcomes = jvm.java(spark).commit.Outcomes.of(commit_id)
     return -1.0 if outcomes is None else float(outcomes.secondsSinceAllowed())
 
 
 @contextmanager
 def timing_commit(phase: str, since_allowed: Callable[[], float]) -> Iterator[None]:
-    """Add the seconds from the batch's permission to land until the end of the ``with`` block to a phase."""
+    """Measure the seconds from a batch's permission to land to the end of the ``with`` block; add them to ``phase``."""
     began = time.monotonic()
     yield
     seconds = since_allowed()
@@ -100,7 +100,7 @@ class Stopped:
     """The batch is not written: a record stops the feed, as the pipeline file requires."""
 
     record: str
-    """``topic …, partition …, offset …: why``."""
+    """The record and the reason: ``topic …, partition …, offset …: why``."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class BatchOutcomes:
 
     def accepted(self, judged: DataFrame) -> DataFrame:
         """Count all records; return the records that become rows, without the column ``RECORD``."""
-        # The frame may be from another session than this object's, and both need the catalog.
+        # The frame's session may differ from this object's session, and both sessions need the catalog.
         judged.sparkSession.conf.set(f"spark.sql.catalog.{CATALOG}", CATALOG_CLASS)
         record = sf.col(f"{RECORD}.record")
         is_row = sf.call_function(

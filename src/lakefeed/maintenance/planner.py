@@ -16,7 +16,7 @@ LAST = "lakefeed.upkeep.last"
 
 MANIFEST_BYTES = 8 * 1024 * 1024  # Iceberg's default (commit.manifest.target-size-bytes).
 HELD_DAYS = 30
-"""For these days, a stopped feed's newest commit keeps all later snapshots; the feed's position never expires."""
+"""For this number of days, a stopped feed's newest commit keeps all later snapshots; its position never expires."""
 
 REWRITES: tuple[Step, ...] = ("compact", "manifests")
 """The steps that commit snapshots."""
@@ -128,7 +128,7 @@ def plan(health: Health, settings: Upkeep, *, now: float, asked: bool = False) -
 
 
 def _compactable(health: Health, settings: Compact) -> tuple[Partition, ...]:
-    """Return the partitions worth a rewrite; first those without recent writes, whose rewrites do not conflict."""
+    """Return the partitions worth a rewrite, coldest first, because rewrites of cold partitions do not conflict."""
     due = [
         partition
         for partition in health.partitions
@@ -168,6 +168,6 @@ def expiry(ancestors: tuple[Ancestor, ...], settings: Expire, *, now: float) -> 
 
 
 def _kept(ancestors: tuple[Ancestor, ...], *, before: float, keep: int) -> int:
-    """Return the number of snapshots that stay: the newest ``keep``, and older ones up to the first too old one."""
+    """Return the number of snapshots that stay: the newest ``keep``, then all until the first that is too old."""
     too_old = (depth for depth, ancestor in enumerate(ancestors) if depth >= keep and ancestor.at < before)
     return next(too_old, len(ancestors))

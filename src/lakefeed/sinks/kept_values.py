@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql.window import WindowSpec
 
 KEPT = f"{OWN}_kept"
-"""The column of the newest changes with the numbers of the values that stay as they are stored: ``,3,7,``."""
+"""The column, in the newest changes, with the numbers of the values that stay as stored, such as ``,3,7,``."""
 
 LACKING = f"{OWN}_lacking"
 """A boolean column: whether a change lacks a value that the stored row may have."""

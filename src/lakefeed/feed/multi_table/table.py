@@ -254,7 +254,7 @@ class TableTask:
         return result
 
     def _begin(self, topic: TopicDescription) -> BatchWriter:
-        """Open the table and return its writer; called late, because opening thousands of tables takes long."""
+        """Open the table at its first records, because opening thousands of tables takes long; return the writer."""
         require_fit(self.feed.config)
         self.feed.require_stateless(self.spark)
         sink = self.feed.ledger_table(self.spark)
@@ -295,7 +295,7 @@ class TableTask:
         return is_of_earlier_driver(self._writer.sink.fence_taken(), self._writer.fence)
 
     def _is_outage(self, error: LakefeedError) -> bool:
-        """Return whether the error is an outage: the server has answered before, so the file is not the cause."""
+        """Return whether the error is an outage and no mistake in the pipeline file: the server has answered before."""
         if isinstance(error, BrokerUnreachable) or self.batches:
             return True
         # Batches of other tables only prove that the server is the right one, not that it grants access to this table.

@@ -57,9 +57,9 @@ class InferredSchema:
 def infer_schema(values: Iterable[bytes], *, name: str = "Value") -> InferredSchema:
     """Guess the schema of JSON objects: a field has the type of most of its values.
 
-    If a field has whole and other numbers, it becomes a double. Any other difference of types is a conflict: the schema
-    cannot decode the records with the rarer types, so they become dead letters. More than 10,000 different fields are a
-    ConfigError.
+    If a field has whole numbers and fractions, it becomes a double. Any other difference of types is a conflict: the
+    schema cannot decode the records with the rarer types, so they become dead letters. More than 10,000 different
+    fields are a ConfigError.
     """
     sample, records = _Sample(), 0
     broken: Counter[str] = Counter()

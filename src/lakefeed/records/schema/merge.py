@@ -229,7 +229,7 @@ class _Merge:
         return type(ours) is type(other) and type_kind(ours) == type_kind(other)
 
     def _is_only_one(self, ours: Type, other: Type, *unions: tuple[Type, ...]) -> bool:
-        """Return whether both types are records, and the only ones of their unions; likewise for enum and fixed."""
+        """Return whether both are records, and each is the only record of its union; likewise for enum and fixed."""
         if not isinstance(ours, Ref) or not isinstance(other, Ref):
             return False
         kind = self._look_up(ours).kind

@@ -24,7 +24,7 @@ FORMAT = "io.lakefeed.kafka.KafkaRecords"
 BAD_TIMESTAMP = "bad_timestamp"
 """The column with a timestamp in ms that does not fit Spark's type; ``timestamp`` is then null."""
 RECORDS_PER_TASK = 50_000
-"""The records of a fraction of a second's work: smaller tasks save no time, but write more and smaller files."""
+"""The number of records that take a fraction of a second: smaller tasks save no time, but write more files."""
 COPY = "lakefeed_copy"
 """A boolean column: whether the record is a copy of an earlier record."""
 REQUIRED = ("key", "value", "topic", "partition", "headers")
@@ -149,7 +149,7 @@ def _assignment(ranges: Sequence[OffsetRange]) -> dict[str, str]:
 
 
 def task_count(ranges: OffsetRanges, *, most: int) -> int:
-    """Return the number of tasks: for ``most`` records one per partition with records, for fewer records fewer."""
+    """Return the number of tasks: one per partition with records; fewer if the batch is smaller than ``most``."""
     filled = sum(span.records > 0 for span in ranges.ranges)
     if filled <= 1:
         return max(1, filled)

@@ -56,7 +56,7 @@ class DeadLetterFilter:
         return cls(feed=feed, topic=match["topic"], partition=int(match["partition"]), offset=int(match["offset"]))
 
     def exact(self) -> dict[str, str | int]:
-        """Return the values that columns have to equal; ``reason`` is not among them, because it is only contained."""
+        """Return the values that columns have to equal, without ``reason``, which a column only has to contain."""
         return {name: value for name, value in vars(self).items() if value is not None and name != "reason"}
 
     def reasons(self) -> tuple[str, str]:
@@ -267,7 +267,7 @@ class DeadLetterStore(Protocol):
         """Mark the letters at these positions (topic, partition, offset)."""
 
     def judge_again(self, reasons: DataFrame) -> None:
-        """Give letters new reasons, by topic, partition and offset; keep a letter's reason that has its timestamp."""
+        """Give letters the new ``reasons``, by topic, partition and offset; keep reasons that have a timestamp."""
 
     def marked(self, replay_id: str) -> DataFrame:
         """Return the original records of the letters that one replay has marked."""

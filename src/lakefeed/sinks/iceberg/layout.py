@@ -200,7 +200,7 @@ def require_dead_letters(table: str, columns: Iterable[str]) -> None:
 
 
 def require_own_types(table: str, schema: Schema) -> None:
-    """Raise an error for a table with columns that a feed cannot write, like a start, but without Spark."""
+    """Raise an error if the table has columns that a feed cannot write; this check needs no Spark."""
     from pyiceberg.schema import index_by_id
     from pyiceberg.types import TimestampNanoType, TimestamptzNanoType, TimeType
 

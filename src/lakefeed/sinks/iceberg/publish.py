@@ -43,8 +43,8 @@ class Publisher:
     def after_batch(self, *, is_new: bool = True, at_end: bool = False) -> str | None:
         """Publish if a publication is due; return a message for the user, or None.
 
-        After a batch that is not new, because the last run has written it, a failed audit does not stop the feed,
-        because the audit may pass after the next batches.
+        If the batch is not new, the last run has written it: then a failed audit does not stop the feed, because the
+        audit may pass after the next batches.
 
         Raises:
             AuditFailed: the audit has failed, with ``on_failure: stop``.

@@ -219,12 +219,12 @@ class IcebergTable(BaseSink):
         return self.ledger.rows_of(commit_id)
 
     def _writer(self, rows: DataFrame, properties: Mapping[str, str]) -> DataFrameWriterV2:
-        # Read the columns again, because a backfill beside the feed may have added some since ``apply_schema``.
+        # Read the columns again, because a backfill beside the feed may have added columns since ``apply_schema``.
         aligned = self.with_countable_hours(align_columns(rows, self.ledger.columns()))
         return with_summary(aligned.writeTo(self.written), properties)
 
     def with_countable_hours(self, rows: DataFrame) -> DataFrame:
-        """Make Spark fail at a time whose hour exceeds an int, because Iceberg would use a wrong partition for it."""
+        """Make Spark fail at a row whose hour exceeds an int, because Iceberg would put it into a wrong partition."""
         for column in self._hours:
             micros = sf.unix_micros(sf.col(quoted(tuple(column.split(".")))).cast("timestamp"))
             refusal = sf.raise_error(sf.lit(f"{NO_HOUR}{column}")).cast("boolean")

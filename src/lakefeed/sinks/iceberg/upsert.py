@@ -149,7 +149,7 @@ class HistoryTable(IcebergTable):
 
 
 def _from(positions: Mapping[tuple[str, int], tuple[int, int]]) -> str | None:
-    """Return the condition for rows at or after the new position of partitions that move back; None without any."""
+    """Return the condition for rows at or after the new position of partitions that move back, or None."""
     back = {key: (to, LAST) for key, (start, to) in positions.items() if to < start}
     return rows_where(back, columns=(TOPIC, PARTITION, OFFSET)) if back else None
 
@@ -375,7 +375,7 @@ class UpsertTable(IcebergTable):
         return (set_properties(self.name, changed),) if changed else ()
 
     def _renames_keys(self, keyed: str, stored: StoredSchema | None) -> bool:
-        """Return whether the pipeline's keys are the keys of the stored rows, or new names of these by aliases."""
+        """Return whether the pipeline's keys are the stored rows' keys, or the new names that aliases give these keys."""
         before, _, on_delete = keyed.rpartition(" ")
         known = {(each.before, each.after) for each in (renames(stored.schema) if stored else ())}
         pairs = list(zip(before.split(","), self._sink.keys, strict=False))
