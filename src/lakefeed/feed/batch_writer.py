@@ -202,7 +202,7 @@ class BatchWriter:
             return error
         try:
             taken = self.sink.fence_taken()
-        except Exception:  # The sink does not answer.
+        except Exception:  # The sink does not answer, so the cause stays unknown.
             return error
         # If ``taken`` is None, the table was removed, and no driver has taken over.
         return error if taken in (None, self.fence) else fence_lost(taken, self.fence, where=error.where or self.feed)

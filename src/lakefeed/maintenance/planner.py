@@ -21,7 +21,7 @@ HELD_DAYS = 30
 REWRITES: tuple[Step, ...] = ("compact", "manifests")
 """The steps that commit snapshots."""
 
-DELETED = 0.3  # Compact a partition with this share of deleted rows, as Iceberg's rewrite_data_files.
+DELETED = 0.3  # Compact a partition with this share of deleted rows, as Iceberg's rewrite_data_files does.
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 TARGET = "write.target-file-size-bytes"
 TARGET_DEFAULT = 512 * 1024 * 1024  # Iceberg's default.
-SMALL = 0.75  # A file below this share of the target is small, as in Iceberg's rewrite_data_files.
+SMALL = 0.75  # A file below this share of the target size is small, as in Iceberg's rewrite_data_files.
 SIZES_MB = (1, 8, 32, 128, 384, 1024)
 """The upper bounds of the classes of file sizes; one more class is for files above the last bound."""
 FIGURES = (

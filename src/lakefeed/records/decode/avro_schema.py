@@ -95,7 +95,7 @@ def usable_versions(
 
 
 def _newest_first(client: SchemaRegistry, subject: str) -> Iterator[int | None]:
-    yield None  # The newest version, without a request for the numbers.
+    yield None  # None is the newest version, which needs no request for the versions' numbers.
     yield from reversed(client.version_numbers(subject)[:-1])
 
 
@@ -112,7 +112,7 @@ def avro_schema_of_schema(spark: SparkSession | None, schema: SchemaText, *, mes
             raise ConfigError(f"The JSON Schema is malformed: {malformed}", hint=MALFORMED) from None
         parse(text)
         return text
-    assert spark is not None  # Its JVM translates Protobuf.
+    assert spark is not None  # The session's JVM translates Protobuf.
     references = [reference.text for reference in schema.references]
     return avro_schema_of_protobuf(spark, schema.text, references=references, message=message)
 

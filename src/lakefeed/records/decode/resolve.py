@@ -192,7 +192,7 @@ def _avro_file(avro: AvroDecode) -> DecodeSpec:
     file = avro.schema_file
     assert (
         file is not None
-    )  # The model requires a file without a registry, and the caller does not come here without a file.
+    )  # Without a registry, the model requires a file; with a registry, the caller has checked for a file.
     text = file.read_text("utf-8")
     try:
         require_usable(text)

@@ -32,7 +32,7 @@ def why(writer: Any, accept: Accept = "same_record", reader: Any = TRIP) -> str 
         {**TRIP, "name": "Ride", "aliases": ["old.Trip"]},
         record(field("id", "long"), name="Trip"),
         record({**field("number", "long"), "aliases": ["id"]}, name="Trip"),
-        record(field("id", "string"), field("other"), name="Trip"),  # Another rule refuses the type.
+        record(field("id", "string"), field("other"), name="Trip"),  # The merge refuses the type, not ``accept``.
     ],
 )
 def test_same_record_accepts_a_version_of_the_record(writer: Any) -> None:
