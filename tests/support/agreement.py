@@ -105,7 +105,7 @@ def of_ledger(pipeline: Pipeline) -> tuple[dict[Partition, int], dict[Partition,
 
 
 def rows_by_partition(feed: Feed, table: str | None = None) -> Counter[Partition]:
-    """Count the rows of a feed's table or dead-letter table by source partition; fail if two have the same position."""
+    """Count the rows of a feed's table or dead-letter table by source partition; fail if two rows share a position."""
     prefix = "kafka_" if table is None else ""
     names = [f"{prefix}{name}" for name in ("topic", "partition", "offset")]
     rows = [tuple(row[name] for name in names) for row in feed.rows(table)]

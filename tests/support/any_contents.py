@@ -83,7 +83,7 @@ class Contents(ABC):
         self.fits = True
 
     def next(self) -> None:
-        """Begin the next version: add, drop or rename fields; or change a type or add an odd name in it only."""
+        """Begin the next version: add, drop or rename fields; a changed type or an odd name lasts one version only."""
         if self.fits:
             self.base = self.fields
         self.fields, self.fits = dict(self.base), True
@@ -117,7 +117,7 @@ class Contents(ABC):
         """Return a record of this version, or broken bytes."""
 
     def row(self) -> dict[str, Any]:
-        """Return the values of a record: for half of the records at the limits of their types, else typical ones."""
+        """Return the values of a record: with even chances, values at the limits of their types, or typical values."""
         wild = self.random.random() < 0.5
         safe = {
             name: SAFE[name if FIRST.get(name) == kind and name in SAFE else kind] for name, kind in self.fields.items()
@@ -316,7 +316,7 @@ class JsonSchema(Contents):
 
 
 class Json(Contents):
-    """JSON has no schema versions: the pipeline file declares the columns."""
+    """Records of JSON, which has no schema versions, because the pipeline file declares the columns."""
 
     DDL = "ident INT, u STRING, f BINARY, zone STRING, at TIMESTAMP, amount DECIMAL(10, 2), day DATE, n ARRAY<BIGINT>"
 

@@ -97,7 +97,7 @@ class AnyRows:
         )[kind]
 
     def rows(self, count: int) -> list[tuple[Any, ...]]:
-        """Return random rows: columns have few distinct values or many, and nulls or none."""
+        """Return random rows; a column has few or many distinct values, and may have nulls."""
         columns = [self._column(field, count) for field in self.schema.fields]
         return list(zip(*columns, strict=True))
 

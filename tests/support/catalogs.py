@@ -57,7 +57,7 @@ class CatalogCase(ABC):
         secrets = {key: secret.get_secret_value() for key, secret in catalog.secrets().items()}
         settings = {"cache-enabled": "false", **catalog.settings(), **secrets}
         if catalog.type == "rest":
-            settings["rest.client.socket-timeout-ms"] = "15000"  # Less than SILENCE_SECONDS.
+            settings["rest.client.socket-timeout-ms"] = "15000"  # Shorter than SILENCE_SECONDS.
         spark.conf.set(f"spark.sql.catalog.{self.name}", implementation)
         for key, value in settings.items():
             spark.conf.set(f"spark.sql.catalog.{self.name}.{key}", value)
@@ -74,7 +74,7 @@ _TRIGGERED = """
 
 @dataclass(frozen=True, kw_only=True)
 class SqliteCase(CatalogCase):
-    """The catalog of the local stack."""
+    """A catalog in a SQLite file, as in the local stack."""
 
     @property
     def file(self) -> Path:

@@ -28,7 +28,7 @@ class Model:
         keys: the number of keys.
         partitions: the number of the topic's partitions.
         seed: decides all changes.
-        moves_on: the number of changes after which new keys replace the current ones, whose rows stay; 0 for never.
+        moves_on: the number of changes after which new keys replace the current keys, whose rows stay; 0 means never.
     """
 
     keys: int
@@ -122,7 +122,7 @@ class Model:
 
 
 def differences(found: pa.Table, expected: pa.Table) -> list[Any]:
-    """Return the first few rows that only one of the tables has, with their multiplicity."""
+    """Return the first few rows that one of the tables has more often than the other."""
     import duckdb
 
     connection = duckdb.connect()

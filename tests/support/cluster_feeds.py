@@ -88,7 +88,7 @@ def pretend_version(folder: Path) -> Path:
 
 
 def slow_file(feed: Feed, marks: Path, *, spark: Mapping[str, str]) -> Path:
-    """Write a pipeline file of a feed with several batches, each slow enough to kill something during it."""
+    """Write a pipeline file of a feed with several batches, each slow enough for a test to kill a process meanwhile."""
     (feed.folder / "slow.py").write_text(SLOW)
     source = {
         "bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}",

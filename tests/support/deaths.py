@@ -14,7 +14,7 @@ class CutOff(Exception):
 
 
 def cut_off_at(step: str, *, times: int = 1) -> Callable[[str], None]:
-    """Return a function that raises CutOff at its nth call with ``step``, n being ``times``; "" means any step."""
+    """Return a function that raises CutOff when it is called with ``step`` the ``times``-th time; "" means any step."""
     calls = 0
 
     def cut(at: str) -> None:
@@ -27,7 +27,7 @@ def cut_off_at(step: str, *, times: int = 1) -> Callable[[str], None]:
 
 
 def dying(monkeypatch: pytest.MonkeyPatch, *, before: bool = False) -> None:
-    """Let drivers die in their first batch from now on: before the rows are committed, or before Spark's commit."""
+    """Let drivers die in their first batch from now on: with ``before``, before the rows' commit, else just after."""
     made = Feed.sink
 
     def sink(self: Feed, *arguments: Any, **named: Any) -> Sink:

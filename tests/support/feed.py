@@ -42,12 +42,12 @@ STORE_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCES
 
 @dataclass
 class Feed:
-    """The names of one test's feed, and the operations on it.
+    """The names of one test's feed, and the operations on this feed.
 
     Attributes:
         fast_path: the option of the feed's pipelines; None for the default.
-        disk: the local folder of tables and checkpoint; None if they are in the stack's store. With a folder
-            the feed's environment names no store.
+        disk: the local folder of tables and checkpoint, in which case the feed's environment names no store; None if
+            tables and checkpoint are in the stack's store.
     """
 
     stack: Endpoints
@@ -237,7 +237,7 @@ def store_of(stack: Endpoints) -> fs.S3FileSystem:
 
 
 def records(count: int, *, first: int = 0) -> list[bytes]:
-    """Return the values that ``Feed.send_ids`` sends."""
+    """Return the values that ``Feed.send_ids`` sends for `count` ids."""
     return [json.dumps({"id": number}).encode() for number in range(first, first + count)]
 
 

@@ -56,7 +56,7 @@ def marked(name: str) -> list[int]:
 
 
 def main(name: str, grace_seconds: float) -> None:
-    """Wait for the end of standard input, give the marked processes time to end, and then end the remaining ones."""
+    """Wait for the end of standard input, give the marked processes time to end, and then kill the remaining ones."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     sys.stdin.read()

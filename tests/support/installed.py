@@ -15,7 +15,7 @@ from lakefeed_deploy.image.wheel import write_wheels
 
 @dataclass
 class Shell:
-    """Runs commands in a folder; of this process's environment, they get only the path to Java and the caches.
+    """Runs commands in a folder; the environment has only the path to Java and the caches of this process.
 
     Attributes:
         said: the output of all commands, with the time that each took.

@@ -31,7 +31,7 @@ def validate_core(item: Object) -> None:
 
 
 def pods_of(application: Object) -> dict[str, Object]:
-    """Return the pods of a SparkApplication by role: its templates, and the fields that Spark adds to them."""
+    """Return the pods of a SparkApplication by role: the pod templates with the fields that Spark adds."""
     spec = application["spec"]
     if application["apiVersion"].startswith("spark.apache.org/"):
         templates = {role: spec[f"{role}Spec"]["podTemplateSpec"] for role in ("driver", "executor")}

@@ -46,7 +46,7 @@ class Reader:
         names: variables for the first Python block of the page; later blocks also see the variables of earlier blocks.
         seconds: the time after which a command that does not end by itself is stopped.
         in_process: whether commands and Python run in this process and its Spark session, or in separate processes.
-        test: the file of this test; blocks that name it run too.
+        test: the file of this test; blocks that name this file run, too.
     """
 
     folder: Path

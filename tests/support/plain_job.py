@@ -75,8 +75,8 @@ def main() -> None:
         "spark.master": "local[2]",
         "spark.driver.extraClassPath": os.pathsep.join(map(str, jars.fetch(["spark"]))),
         "spark.driver.memory": "700m",
-        # The JDK's client reuses connections that the server has closed, and fails after a few of them. The job must
-        # not end before the test kills it.
+        # The JDK's HTTP client would reuse connections that the server has closed, and after some failures the job
+        # would end before the test kills it.
         "spark.driver.extraJavaOptions": "-Dhttp.keepAlive=false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",

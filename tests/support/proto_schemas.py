@@ -86,7 +86,7 @@ class Message:
 
 @dataclass
 class Schema:
-    """The two versions of a schema, and the path of the message type whose messages become rows."""
+    """The two versions of a schema; ``top`` is the index of the message type whose messages become rows."""
 
     number: int
     syntax: Syntax

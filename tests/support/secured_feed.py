@@ -28,7 +28,7 @@ EACH_SERVER = {
 
 
 def land(servers: Secured, change: Change, *, environment: dict[str, str] | None = None) -> None:
-    """Produce, check, run on separate executors, and verify; check that all sinks have the rows."""
+    """Produce records; check, run and verify a pipeline with separate executors; check that all sinks have the rows."""
     topic = name = f"trips_{uuid.uuid4().hex[:8]}"
     # Encrypt also the traffic between driver and executors, by which the executors get their certificates.
     spark = {"spark.authenticate.secret": "${SPARK_SECRET}", "spark.network.crypto.enabled": "true"}
@@ -46,7 +46,7 @@ def land(servers: Secured, change: Change, *, environment: dict[str, str] | None
     run("topics", "create", topic, "--partitions", "2")
     run("topics", "produce", topic, "--generate", "taxi", "--rows", str(ROWS))
     run("check", file, "--connect")
-    # Separate executors, which must get authority, certificate and key from the driver.
+    # Run on separate executors, which must get authority, certificate and key from the driver.
     master = "local-cluster[1,2,1024]"
     report = json.loads(run("run", file, "--once", "--master", master, "--output", "json"))
     assert report["rows"] == ROWS

@@ -58,7 +58,7 @@ def wait_for(found: Callable[[], Any], *, timeout: float = 180) -> Any:
 
 @contextmanager
 def watched(server: Server) -> Iterator[list[tuple[int, int]]]:
-    """Compare the number of rows with the commits' counts repeatedly; one statement reads both."""
+    """Compare the number of rows with the commits' counts repeatedly; one statement reads both figures."""
     seen: list[tuple[int, int]] = []
     over = threading.Event()
     look = f"SELECT (SELECT COUNT(*) FROM {TABLE}), (SELECT COALESCE(SUM(landed), 0) FROM lakefeed_commits)"
@@ -84,7 +84,7 @@ def watched(server: Server) -> Iterator[list[tuple[int, int]]]:
 
 @contextmanager
 def sleeping_ledger(server: Server, seconds: float) -> Iterator[None]:
-    """Make each commit sleep within its transaction, after it has written its rows."""
+    """Make each commit sleep within its transaction, after the transaction has written the rows."""
     if isinstance(server, PostgreSQL):
         server.execute(
             f"CREATE FUNCTION nap() RETURNS trigger LANGUAGE plpgsql AS "

@@ -64,7 +64,7 @@ class Mailbox(Controller):
         self.recipients: list[list[str]] = []
         self.logins: list[str] = []
         self._password = password
-        vars(self)["handle_DATA"] = self.keep  # aiosmtpd looks for a handler of this name.
+        vars(self)["handle_DATA"] = self.keep  # aiosmtpd calls the handler of this name.
         context = None
         if certificate is not None:
             context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

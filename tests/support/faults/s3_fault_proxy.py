@@ -34,7 +34,7 @@ class Request:
 
     @property
     def operation(self) -> str:
-        """S3's name of the operation, for those that Spark, S3A and Iceberg use."""
+        """S3's name of the operation; only operations that Spark, S3A and Iceberg use are known."""
         if self.path.strip("/").count("/") < 1:
             of_bucket = {
                 "versions": "ListObjectVersions",

@@ -60,7 +60,7 @@ class DatabaseServer(ABC):
         return rows
 
     def answers(self) -> bool:
-        """Check that the server accepts its user."""
+        """Check that the server runs and accepts the user."""
         with suppress(Exception):
             self.execute("SELECT 1")
             return True

@@ -73,7 +73,7 @@ class Node(Kafka):
 
 @dataclass
 class Cluster:
-    """The running brokers, by their number."""
+    """The running brokers, by number."""
 
     nodes: dict[int, Node]
     servers: dict[int, Restartable] = field(default_factory=dict)
@@ -108,7 +108,7 @@ class Cluster:
         assert producer.flush(60) == 0
 
     def stop(self, number: int) -> None:
-        """Stop a broker as an operator does, so that it hands over its partitions."""
+        """Stop a broker as an operator does, so that the broker hands over its partitions."""
         self.servers[number].process.terminate()
         self.servers[number].process.wait(30)
 
@@ -153,7 +153,7 @@ def kafka_cluster(folder: Path, *, brokers: Sequence[int] = BROKERS) -> Iterator
     with ExitStack() as running:
         for number, node in nodes.items():
             environment = {**os.environ, **node.environment()}
-            # Do not wait for a broker here: all of them must start at the same time.
+            # Do not wait for a broker here, because all brokers must start at the same time.
             server = restartable(node.command(), log=node.log, ready=node.started, environment=environment)
             cluster.servers[number] = running.enter_context(server)
         for node in nodes.values():

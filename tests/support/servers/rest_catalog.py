@@ -121,7 +121,7 @@ class RestCatalog:
         return self._tokens.get(authorization.removeprefix("Bearer "), 0) > time.monotonic()
 
     def fail_next(self, *faults: Fault) -> None:
-        """Set the faults of the next changes of tables, one for each; a retry gets the next fault."""
+        """Set the faults of the next changes of tables, one fault for each change; a retry gets the next fault."""
         with self._lock:
             self._faults[:] = faults
 

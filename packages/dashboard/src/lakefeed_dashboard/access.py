@@ -99,8 +99,8 @@ class Access:
     """The access rules of one server.
 
     Attributes:
-        hosts: the names that the Host header may have. They exclude the DNS name of a foreign site that resolves to
-            this machine, so a page of that site is refused.
+        hosts: the only names that the Host header may have, so that a page of another site whose DNS name points at
+            this machine is refused.
         any_address: accept numeric addresses in the Host header, which cannot come from DNS.
         is_open: the user of this process needs no login.
         proxied: the client's address is in X-Forwarded-For.

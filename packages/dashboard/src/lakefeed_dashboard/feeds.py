@@ -34,7 +34,7 @@ class FeedView(Protocol):
         """Return the document of ``FeedDetails`` with this name; raise Refused if the document does not exist."""
 
     def act(self, request: Mapping[str, Any], *, by: str) -> Document:
-        """Begin an action; return its event, or raise Refused."""
+        """Begin an action; return the event that logs the action, or raise Refused."""
 
 
 class Feeds(Protocol):

@@ -191,7 +191,7 @@ class _Limited:
 
 
 class _Answer:
-    """Sends an answer with the security headers, and remembers whether it has begun."""
+    """Sends an answer with the security headers, and remembers whether the answer has begun."""
 
     def __init__(self, send: Send) -> None:
         self._send = send

@@ -14,7 +14,7 @@ class Attempts:
     Args:
         burst: how many attempts are allowed at once.
         every: seconds until one further attempt is allowed.
-        most: how many keys are remembered; the least recently used one is forgotten first.
+        most: how many keys are remembered; the least recently used key is forgotten first.
     """
 
     def __init__(

@@ -272,7 +272,7 @@ class _Protocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         self._wait_for_request()
         super().data_received(data)
-        # After an answer, `cycle` still belongs to the previous request.
+        # After an answer, `cycle` still belongs to the answered request, whose response is complete.
         is_whole = self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body
         if is_whole and self._arrival is not None:
             self._arrival.cancel()

@@ -196,9 +196,9 @@ Preset: TypeAlias = Literal["aws-us-east-1", "aws-eu-central-1", "cloudflare-r2"
 _PRESETS: dict[Preset, tuple[str, float, float]] = {
     # Prices of S3 Standard from https://aws.amazon.com/s3/pricing/, as other publications quoted them in 2026.
     "aws-us-east-1": ("USD", 0.005, 0.0004),
-    # EUC1-Requests-Tier1 and -Tier2 of AWS' price list of 2026-08-31, as other publications quote it.
+    # Prices of EUC1-Requests-Tier1 and -Tier2 in AWS' price list of 2026-08-31, as other publications quote them.
     "aws-eu-central-1": ("USD", 0.0054, 0.00043),
-    # Class A and B of https://developers.cloudflare.com/r2/pricing/, read in 2026.
+    # Prices of class A and class B operations from https://developers.cloudflare.com/r2/pricing/, read in 2026.
     "cloudflare-r2": ("USD", 0.0045, 0.00036),
 }
 

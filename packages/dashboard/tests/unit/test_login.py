@@ -40,7 +40,7 @@ def test_a_session_begins_at_the_login_and_ends_at_the_logout() -> None:
         assert client.post("/logout", headers=csrf).status_code == 200
         assert client.get("/api/feeds").status_code == 401
         client.cookies.update(cookies)
-        assert client.get("/api/feeds").status_code == 401  # A copy of the cookie is not valid either.
+        assert client.get("/api/feeds").status_code == 401  # A copy of the cookie is invalid after the logout.
     messages = [event.message for event in monitor.events.after() if event.kind == "action"]
     assert messages == ["anna has logged in from 127.0.0.1", "anna has logged out from 127.0.0.1"]
 

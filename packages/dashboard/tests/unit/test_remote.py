@@ -171,7 +171,7 @@ def test_a_feed_is_listed_only_after_its_driver_has_answered() -> None:
 def test_status_and_top_show_no_answer_for_a_driver_that_the_dashboard_cannot_reach(
     command: str, tmp_path: Path
 ) -> None:
-    """The dashboard answers with an error and a status, which must not be taken for a feed that has just begun."""
+    """The dashboard's error answer must not be taken for the progress of a feed that has just begun."""
     token = tmp_path / "token"
     token.write_text(VIEWER_TOKEN)
     row = {**dict.fromkeys(("lag", "rate")), "feed": "taxi", "state": "unknown", "hangs": False, "reachable": False}

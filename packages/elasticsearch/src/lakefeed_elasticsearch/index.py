@@ -90,7 +90,7 @@ class ElasticsearchIndex(BaseSink):
             if self._followed:
                 hint = "restore the index with lakefeed_feeds; or start over with another checkpoint location"
                 raise CheckpointMismatch("the index was removed while the feed runs", where=self._sink.where, hint=hint)
-            # The run's start has already decided that a feed whose index is missing starts over.
+            # A feed whose index is missing starts over, as the run's start has decided, so clear the feed's ledger.
             self.ledger.note(commit=None, reader=None, keyed=None, topics=None)
         self._require_same_keys()
         for method, path, document in self._requests(rows):

@@ -129,7 +129,7 @@ class ElasticsearchSinkConfig(SinkConfig):
 
     @property
     def order_by(self) -> list[str]:
-        """Empty, because the batch gives a document its version, and not a column of the row."""
+        """Empty, because the batch decides a document's version, not a column of the row."""
         return []
 
     @property

@@ -70,7 +70,7 @@ def test_a_feed_resumes_at_the_position_of_the_index(
 
 
 @pytest.mark.slow
-def test_upserts_and_deletes_change_the_documents_of_their_keys(
+def test_upserts_and_deletes_change_the_documents_with_the_same_keys(
     feed: Feed, search: SearchServer, opened: Gate, lake: SparkSession
 ) -> None:
     feed.create_topic(partitions=1)

@@ -40,7 +40,7 @@ def test_each_batch_is_committed_once_with_its_ranges(shop: SearchFeed) -> None:
     assert position.ranges == shop.commit(20, start=30).ranges
     [last] = index.commits()
     assert (last.batch_id, last.rows, last.fence) == (1, 20, shop.fence)
-    # A request has at most 7 documents, so the batches take at least 5 and 3 requests.
+    # A request has at most 7 documents, so the batches of 30 and 20 documents take at least 5 and 3 requests.
     assert shop.gate.bulks() >= 5 + 3
 
 

@@ -223,7 +223,7 @@ def misfit(type_: DataType, column: DatabaseColumn, dialect: Dialect) -> str | N
 
 
 def widens(type_: DataType, column: DatabaseColumn) -> bool:
-    """Return whether all values of a column fit into the rows' new type."""
+    """Return whether all values of an existing column fit into the rows' new type."""
     known = _type_of(column)
     return known is not None and casts_to(known, type_)
 

@@ -199,7 +199,7 @@ class JdbcLedger(ServerLedger):
         return self.admit(commit, commit_id=commit_id, last=last, fence=standing.fence) is CommitCheck.NEW
 
     def write(self, session: Session, commit: Commit, *, commit_id: str, counts: str = "{}") -> None:
-        """Add a commit in the transaction of its rows, after ``begin``; ``counts`` are its outcomes as JSON."""
+        """Add a commit to its rows' transaction, after ``begin``; ``counts`` has its records' outcomes, as JSON."""
         last = self._last(session)
         upserts = commit.upserts
         session.update(

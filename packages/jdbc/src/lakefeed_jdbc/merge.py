@@ -65,7 +65,7 @@ class JdbcMerge:
         return ", ".join(map(str, found[0])) if found else None
 
     def moved_key(self) -> str | None:
-        """Return the position of a staged row whose key has a stored row from another partition; None if none has."""
+        """Return the position of a staged row whose key has a stored row from another partition, if one exists."""
         topic, partition, offset = map(self._quoted, POSITION_COLUMNS)
         found = self.session.query(
             f"SELECT s.{topic}, s.{partition}, s.{offset} FROM {self.stage} s JOIN {self.target} t ON {self._on()} "  # noqa: S608
@@ -117,7 +117,7 @@ class JdbcMerge:
         return " AND ".join(f"t.{self._quoted(key)} = s.{self._quoted(key)}" for key in self.sink.keys)
 
     def _newer(self) -> str:
-        """Return the condition that a change is newer than the stored row; a stored row without a position is older."""
+        """Return the condition that a change is newer than the stored row; a row without a position counts as older."""
         offset = self._quoted(OFFSET)
         if self.groups:
             return "TRUE"

@@ -59,7 +59,7 @@ class StatementRefusal:
 
     @classmethod
     def of(cls, error: BaseException) -> StatementRefusal | None:
-        """Return the database error in an exception of Spark or of a session; None if there is none."""
+        """Return the database error in an exception of Spark or of a session; None for any other exception."""
         found = FAILURE.search(str(error))
         return cls(found[1], int(found[2]), without_values(found[3])) if found else None
 

@@ -80,7 +80,7 @@ class JdbcTable(BaseSink):
                 if self._followed:
                     what, hint = "the table was dropped while the feed runs", "restore it, or start the feed again"
                     raise CheckpointMismatch(what, where=self._sink.where, hint=hint)
-                # The run's start has already decided that a feed whose table is missing starts over.
+                # A feed whose table is missing starts over, as the run's start has decided, so forget the old commits.
                 self.ledger.forget(session)
                 session.commit()
             layout = JdbcLayout(self.ledger, self._sink, session, evolves=self._context.evolves)
@@ -143,7 +143,7 @@ class JdbcTable(BaseSink):
         return self._patiently(lambda: self._attempt(latest, changed, commit_id))
 
     def try_rows(self, rows: DataFrame, commit: Commit) -> None:
-        """Write some rows of a batch in a transaction, and roll it back."""
+        """Write some rows of a batch in a transaction, and roll the transaction back."""
         if self._has_changes:
             rows = self._latest(deleting(rows))
         self._patiently(lambda: self._attempt(rows, commit, commit_id=None))

@@ -63,7 +63,7 @@ def small_batches(feed: Feed, server: Server) -> Pipeline:
 
 @contextmanager
 def running(pipeline: Pipeline, spark: SparkSession) -> Iterator[list[Any]]:
-    """Run the feed in a thread; after the block, the list has its summary or its error."""
+    """Run the feed in a thread; after the block, the yielded list has the run's summary or error."""
     ended: list[Any] = []
 
     def run() -> None:

@@ -97,7 +97,7 @@ def test_the_error_names_the_record_of_a_refused_row(feed: Feed, server: Server,
 
 
 @pytest.mark.slow
-def test_upserts_and_deletes_change_the_rows_of_their_keys(feed: Feed, server: Server, lake: SparkSession) -> None:
+def test_upserts_and_deletes_change_the_rows_with_the_same_keys(feed: Feed, server: Server, lake: SparkSession) -> None:
     feed.create_topic(partitions=1)
     sink = {"mode": "upsert", "keys": ["id"], "delete": {"column": "zone", "equals": ["gone"]}}
     pipeline = pipeline_of(feed, server, sink=sink)

@@ -45,7 +45,7 @@ class CachedRead:
         self._ended: threading.Event | None = None
 
     def get(self) -> Document:
-        """Return the document; read it again if the cached one is too old."""
+        """Return the cached document; read the document again if the cached one is too old."""
         with self._lock:
             previous, ended = self._document, self._ended
             if previous is not None and self._clock() - self._read_at < self._seconds:

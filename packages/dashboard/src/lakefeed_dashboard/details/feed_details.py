@@ -80,7 +80,7 @@ class FeedDetails:
         }
 
     def close(self) -> None:
-        """Cancel the panels' queries, and start no new ones."""
+        """Cancel the panels' queries, and start no new queries."""
         if self._panels is not None:
             self._panels.close()
 

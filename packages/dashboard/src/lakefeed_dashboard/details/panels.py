@@ -219,7 +219,7 @@ class Panels:
             return {"panels": [self._shown(state) for state in self._states]}
 
     def close(self) -> None:
-        """Cancel the running queries, and start no new ones."""
+        """Cancel the running queries, and start no new queries."""
         with self._lock:
             self._closed = True
             groups = [state.group for state in self._states if state.group is not None]

@@ -181,7 +181,7 @@ class LocalDrivers:
 
 
 class PipelineFeeds:
-    """The feeds of one pipeline file: the running driver's feed, or without a driver on this machine one per table.
+    """The feeds of one pipeline file: the driver's feed if a driver runs on this machine, otherwise a feed per table.
 
     Args:
         parts: configuration, connections and folder of each part.

@@ -54,7 +54,7 @@ class TopColumn:
 
 
 def short(number: float | None) -> str:
-    """Format a figure with at most six characters: 950, 12.3k, 4.5M; a dash if it is unknown."""
+    """Format a figure with at most six characters: 950, 12.3k, 4.5M; return a dash if the figure is unknown."""
     if number is None:
         return "-"
     size = abs(number)

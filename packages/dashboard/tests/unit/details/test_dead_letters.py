@@ -156,7 +156,7 @@ def test_content_is_shown_as_text_or_hexadecimal_and_truncated(data: bytes | Non
     assert (found["value"], found["value_encoding"], found["value_bytes"], found["value_cut"]) == expected
 
 
-def test_a_reader_that_fails_is_an_error_of_the_document() -> None:
+def test_the_document_shows_the_error_of_a_reader_that_fails() -> None:
     document = document_of(
         Reader(Unreachable("the catalog does not answer", where="http://c")),
         Reader(ResourceMissing("there is no table")),

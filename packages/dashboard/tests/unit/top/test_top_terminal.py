@@ -53,7 +53,7 @@ def monitor_of(name: str, *, lag: int, batches: int = 8) -> FeedMonitor:
 
 
 class Drivers:
-    """A server that plays many drivers; the token of a request names the driver."""
+    """A server that answers for many drivers; the token of a request names the driver."""
 
     def __init__(self) -> None:
         drivers = self.monitors = dict[str, FeedMonitor]()

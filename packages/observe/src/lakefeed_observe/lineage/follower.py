@@ -1,8 +1,7 @@
 """Send the OpenLineage events of a run from a separate thread, in limited time.
 
-START is sent when the run begins, RUNNING while batches are committed, and COMPLETE, FAIL or ABORT at the run's end. If
-the server does not answer, events are lost, but no batch: a lost START is sent again before the next event, and a lost
-RUNNING is skipped.
+START is sent when the run begins, RUNNING while batches are committed, and COMPLETE, FAIL or ABORT at the run's end.
+A server that does not answer loses events, but no batch: START is sent again before the next event, RUNNING is not.
 """
 
 from __future__ import annotations
@@ -155,7 +154,7 @@ _INTERRUPTS = ("KeyboardInterrupt", "SystemExit")
 
 
 def new_run_id() -> str:
-    """Return a UUID of version 7, which OpenLineage requires: its first bits are the time."""
+    """Return a UUID that begins with the time (version 7), because OpenLineage requires this version."""
     number = (time.time_ns() // 1_000_000) << 80 | secrets.randbits(80)
     number = number & ~(0xF << 76) | 0x7 << 76
     return str(uuid.UUID(int=number & ~(0x3 << 62) | 0x2 << 62))
@@ -176,7 +175,7 @@ class LineageRun:
     """One run of a feed, and the content that its events share.
 
     Attributes:
-        stays: the run lasts until a user stops it; otherwise it ends when it has caught up.
+        stays: the run lasts until a user stops it; otherwise the run ends when it has caught up.
     """
 
     config: PipelineConfig
@@ -276,7 +275,7 @@ class Dataset:
 
     Attributes:
         facets: by OpenLineage's names, without ``_producer`` and ``_schemaURL``.
-        topic: the only topic whose records the dataset has; None if it has records of several topics.
+        topic: the only topic whose records the dataset has; None if the dataset has records of several topics.
         has_rows: the dataset has the feed's rows, not its dead letters.
     """
 

@@ -159,7 +159,7 @@ class Sender:
 
     Args:
         report: called with a sentence when the target stops answering, refuses a message, or answers again.
-        most_per_hour: the most messages in an hour; the next message after dropped ones has their number.
+        most_per_hour: the most messages in an hour; further messages are dropped, and the next message counts them.
     """
 
     def __init__(

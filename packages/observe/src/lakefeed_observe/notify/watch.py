@@ -75,7 +75,7 @@ class Watch:
         return [self._message(progress, trigger, key, sending, now) for trigger, key, sending in due if sending]
 
     def repeats(self, progress: FeedProgress, now: float) -> list[Message]:
-        """Return the messages of the states that still last, for receivers that forget a message without repetition."""
+        """Return the messages of the states that still last, for receivers that forget unrepeated messages."""
         found = []
         for name, (trigger, finding) in self._showing.items():
             gate = self._gates.get(name)
@@ -105,7 +105,7 @@ class Watch:
         self._gate(trigger, key).happened(finding, at=event.at)
 
     def _failures_over(self, progress: FeedProgress, now: float) -> Iterator[tuple[str, str, Gate]]:
-        """Yield the failures of earlier runs, once this run has committed and lasted longer than the cool-down."""
+        """Yield the failures of previous runs, once this run has committed and lasted longer than the cool-down."""
         if progress.last_commit_at is None or now - progress.started_at < self._cool_down:
             return
         for name, gate in self._gates.items():

@@ -51,6 +51,5 @@ class Otlp(Block):
 
     @property
     def url(self) -> str:
-        """The endpoint with its path."""
         has_path = "/" in self.endpoint.split("://", 1)[1]
         return self.endpoint if has_path else f"{self.endpoint}/v1/metrics"

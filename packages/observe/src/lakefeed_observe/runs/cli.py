@@ -94,7 +94,6 @@ def _find(traces: Sequence[Trace], run_id: str | None) -> Trace:
 
 
 def run_lines(trace: Trace) -> list[str]:
-    """Return a run's trace as lines of text."""
     totals, losses = trace.totals, trace.start.get("data_loss")
     most_first = sorted(trace.requests.by_class.items(), key=lambda entry: -entry[1])
     by_class = ", ".join(f"{name} {count:,}" for name, count in most_first)

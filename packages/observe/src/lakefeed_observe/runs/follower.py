@@ -68,7 +68,7 @@ def tracing(runs: LocalRuns | None, monitor: FeedMonitor, *, upload: Upload | No
 
     Args:
         runs: the traces on this machine; None to write no trace.
-        upload: called with the whole trace at the end; its errors become a log line.
+        upload: called with the whole trace at the end; an error of this call becomes a log line.
     """
     if runs is None:
         yield

@@ -28,7 +28,6 @@ svg { width: 100%; height: 8rem; } polyline { fill: none; stroke: currentColor; 
 
 
 def page_of(trace: Trace) -> str:
-    """Return the HTML page of a run."""
     digest = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     title = f"{_text(trace.feed)}: run {_text(trace.run)}"

@@ -49,7 +49,7 @@ class TraceEvent(JsonModel):
 
 
 class TraceDriver(Driver):
-    """The process that ran the feed; ``started`` distinguishes it from a later process with the same pid."""
+    """The process that ran the feed; ``started`` distinguishes this process from a later one with the same pid."""
 
     started: str | None = None
 

@@ -82,7 +82,7 @@ def test_an_alert_and_its_resolution_have_the_same_labels() -> None:
     assert once["endsAt"] == "2001-09-09T02:46:40.000Z"
 
 
-def test_the_format_alertmanager_webhook_is_a_group_of_one_alert() -> None:
+def test_the_format_alertmanager_webhook_sends_a_group_of_one_alert() -> None:
     with web_hook() as hook:
         deliver(webhook(hook.url, format="alertmanager_webhook"), message(trigger="lag", status="resolved"))
     [body] = hook.bodies

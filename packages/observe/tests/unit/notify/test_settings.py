@@ -57,7 +57,7 @@ COMMAND = "  targets: {own: {command: {run: [page]}}}\n"
         ),
     ],
 )
-def test_a_mistake_is_reported_with_its_hint(tmp_path: Path, block: str, what: str, hint: str | None) -> None:
+def test_a_mistake_is_reported_with_a_hint(tmp_path: Path, block: str, what: str, hint: str | None) -> None:
     mistakes = [mistake for mistake in found(tmp_path, block) if what in mistake[1]]
     assert mistakes
     assert hint is None or hint in str(mistakes[0][2])
