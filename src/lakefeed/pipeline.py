@@ -131,12 +131,12 @@ class Pipeline:
         return self.rows(read.records(spark, offset_ranges(read.source, selection), latest=latest_per_key))
 
     def batch_read(self) -> BatchRead:
-        """Prepare a read of this pipeline's records for another destination than its sink."""
+        """Prepare a read of this pipeline's records into a destination other than the pipeline's sink."""
         self._require_one_table()
         return BatchRead.of(self.feed)
 
     def of_topic(self, topic: str) -> Pipeline:
-        """Return the pipeline of one topic; raise a ConfigError unless each topic of this pipeline has a table."""
+        """Return the pipeline of one topic; raise a ConfigError unless each topic has a table of its own."""
         part = copy(self)
         part.feed = self.feed.for_topic(topic)
         part.config = part.feed.config
@@ -308,7 +308,7 @@ class Pipeline:
         spark: SparkSession | None = None,
         step: Callable[[str], None] = lambda done: None,
     ) -> Replayed:
-        """Decode dead letters with the present settings, and write the rows of all that are readable now exactly once.
+        """Decode dead letters with the present settings; write the rows of those that are readable now, exactly once.
 
         ``step`` is called with ``marked`` when the letters are marked, and with ``landed`` when their rows are written.
         """
@@ -420,7 +420,7 @@ class Pipeline:
         return self.feed.dead_letters()
 
     def dead_letter_store(self, spark: SparkSession) -> DeadLetterStore:
-        """Open the dead letters for writing, replay and deletion; raise a ConfigError if the pipeline has none."""
+        """Open the dead letters for writing, replay and deletion; raise a ConfigError if the pipeline keeps none."""
         return self.feed.dead_letter_store(classic(spark))
 
 

@@ -73,7 +73,7 @@ class CliCommand:
         """Import the command's module and return the click command.
 
         Raises:
-            ConfigError: its package cannot be imported.
+            ConfigError: the command's package cannot be imported.
         """
         return load(self.target, f"the package of the command '{self.target.partition(':')[2]}'")
 
@@ -128,7 +128,7 @@ def installed_kinds(group: str) -> dict[str, EntryPoint]:
 
 
 def missing_kind(group: str, name: str) -> str | None:
-    """Return the command that installs lakefeed's kind of this or a similar name; None if no extra has it."""
+    """Return the command that installs lakefeed's kind of this or a similar name; None if no extra has such a kind."""
     missing = [each for each in KINDS_OF_EXTRAS[group] if each not in installed_kinds(group)]
     near = difflib.get_close_matches(name, missing, n=1)
     return install_command(near[0]) if near else None
@@ -148,8 +148,8 @@ def load_command(name: str) -> Any:
     """Return the click command of this name from an installed package.
 
     Raises:
-        MissingExtra: no installed package has it.
-        ConfigError: its package cannot be imported.
+        MissingExtra: no installed package has the command.
+        ConfigError: the command's package cannot be imported.
     """
     if (command := installed_commands().get(name)) is None:
         what, hint = f"no installed package has the command {name}", "lakefeed --help lists the installed commands"

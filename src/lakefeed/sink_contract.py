@@ -104,7 +104,7 @@ class SinkPlace:
 
 
 class SinkContract:
-    """The tests. A subclass defines ``block``; its name begins with Test."""
+    """The tests of a sink. A subclass defines ``block``, and has a name that begins with Test."""
 
     def block(self, folder: Path) -> dict[str, Any]:
         """Return the sink's block of a pipeline file, for a new, empty destination; no other test uses ``folder``."""
@@ -200,7 +200,7 @@ class SinkContract:
         began, resume = tmp_path / "began", tmp_path / "resume"
 
         def wait(number: int) -> int:
-            # Spark calls this while the write reads its rows. A store that locks the feed makes the other driver wait.
+            # Spark calls ``wait`` while the write reads rows. A store that locks the feed makes the other driver wait.
             began.touch()
             deadline = time.monotonic() + 5
             while not resume.exists() and time.monotonic() < deadline:

@@ -228,7 +228,7 @@ VERIFYING = (
         "*_backfills(evidence),",
         "",
         "tests/unit/operations/verify/test_audit_backfills.py::"
-        "test_verify_finds_a_backfill_of_records_that_the_feed_has_landed",
+        "test_verify_finds_a_backfill_of_records_that_the_feed_had_already_landed",
     ),
     python(
         "verify: records that were lost",
@@ -242,7 +242,7 @@ VERIFYING = (
         "operations/verify/audit",
         "*_rows(evidence),",
         "",
-        f"{VERIFY}verify_compares_rows_with_counts_unless_a_transform_decides_their_number",
+        f"{VERIFY}verify_compares_the_number_of_rows_with_the_counts_unless_there_is_a_transform",
     ),
     python(
         "verify: the position in the properties",

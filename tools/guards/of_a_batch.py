@@ -214,14 +214,14 @@ DEAD_LETTERS = (
         "kinesis/ShardRange",
         "&& !record.sequenceNumber().equals(range.last())) {",
         "&& false) {",
-        f"{KINESIS}a_planned_batch_whose_records_are_gone_stops_the_feed",
+        f"{KINESIS}the_feed_stops_if_records_of_a_planned_batch_are_gone",
     ),
     java(
         "kinesis: what retention has removed",
         "kinesis/Retention",
         "if (there || mark.finished() || !hasReached(mark)) {",
         "if (true) {",
-        f"{KINESIS}records_removed_by_retention_stop_the_feed_until_the_loss_is_accepted",
+        f"{KINESIS}the_feed_stops_at_expired_records_until_the_loss_is_accepted",
     ),
     java(
         "kinesis: a shard before those that it is split into",

@@ -97,12 +97,12 @@ def _sql_problems(reading: Reading, environment: Mapping[str, str]) -> list[Prob
     except LakefeedError:
         if reading.config is not None:
             raise
-        return []  # A mistake that is reported already may be the cause.
+        return []  # The cause may be a mistake that is reported already.
     return [reading.document.located(problem) for problem in found if not mistakes.is_noise(problem)]
 
 
 def _spark(connections: Connections) -> SparkSession:
-    # Without this import, the check of a file without SQL takes a tenth of the time.
+    # Imported here: without this import, the check of a file without SQL takes a tenth of the time.
     from lakefeed.clients.spark.session import log_path, session
 
     return session(

@@ -152,7 +152,7 @@ class ParsedText:
         try:
             return cls.parse(text)
         except ValueError as error:
-            # The name of the setting would be added to a plain ValueError, and an item of a list has no name.
+            # No plain ValueError: its message would get the name of the setting, and an item of a list has no name.
             raise ConfigProblems(ConfigProblem(str(error))) from None
 
 

@@ -119,5 +119,5 @@ def pattern(keys: Iterable[str]) -> str:
     # In Spark's UI, the names of Hadoop's settings lack Spark's prefix.
     bare = {re.sub(r"^spark\.hadoop\.|^spark\.(?=hive\.)", "", key) for key in keys}
     exact = (re.sub(r"([^A-Za-z0-9_-])", r"\\\1", key) for key in sorted(bare))
-    # This pattern replaces Spark's default, so repeat the words of the default.
+    # The pattern replaces Spark's default pattern, so repeat the words of that default.
     return "|".join([NAMES, "token", "credential", *(f"(^|\\.){key}$" for key in exact)])

@@ -50,7 +50,7 @@ def _bounded(value: Any) -> Any:
 
 
 def _key(key: Any) -> Any:
-    """Cut a key; hide secrets in it unless it is a name or a number, as lakefeed's own keys are."""
+    """Cut a key, and hide secrets in the key unless it is a name or a number, as lakefeed's own keys are."""
     is_own = isinstance(key, str) and (key.isidentifier() or key.isdecimal())
     return shortened(key, most=LONGEST_IN_LOG) if is_own else _bounded(key)
 

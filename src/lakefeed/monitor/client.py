@@ -132,7 +132,7 @@ def not_lakefeed(where: str) -> Unreachable:
 
 
 def ask(url: str, token: str) -> FeedProgress:
-    """Return the progress from a driver's endpoint; raise Unreachable if it refuses the token or answers too late."""
+    """Return the progress from a driver's endpoint; raise Unreachable for a refused token or a late answer."""
     try:
         return FeedServer(url, token).progress()
     except (ConfigError, ResourceMissing) as error:

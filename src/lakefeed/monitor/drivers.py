@@ -160,7 +160,7 @@ def announced(
 
 
 def _failure_of(error: BaseException) -> Failure:
-    """Return an error for the file: on one line and without secrets, as in the endpoint's answers."""
+    """Return an error as the driver's file stores it: on one line and without secrets, as in the endpoint's answers."""
     failure = Failure.of(error, at=time.time())
     words = {name: value and one_line(value, most=LONGEST_IN_LOG) for name, value in failure if isinstance(value, str)}
     return failure.model_copy(update=words)

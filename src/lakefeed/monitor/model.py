@@ -89,7 +89,7 @@ class Driver(JsonModel):
     """The process that runs a feed.
 
     Attributes:
-        started: the start time of the process in the operating system, by which a later process with its id differs.
+        started: the start time of the process in the operating system; a later process with the same id differs in it.
         spark_ui: the URL of Spark's UI; None if it is off.
     """
 

@@ -36,7 +36,7 @@ class BackfillRequest:
     """The missing records to land; without ``ranges``, ``start`` or ``since`` all of them.
 
     Attributes:
-        ranges: land only records of these ranges; if the table lacks one, the topic must still have it.
+        ranges: land only records of these ranges; if the table lacks such a record, the topic must still have it.
         start: land only records from this offset on, in all partitions.
         since: land only records from this time on.
     """

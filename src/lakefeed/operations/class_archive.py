@@ -74,7 +74,7 @@ def make_archive() -> MadeArchive:
     """Create the archive for this machine's Java and lakefeed's jars; replace an older archive of the same jars.
 
     Raises:
-        MissingExtra: no installed package has the command ``test``, which runs the feed.
+        MissingExtra: no installed package has the command ``test``, which runs the feeds.
         JavaError: there is no Java, or Spark does not run on its version.
         DownloadError: a jar could not be downloaded.
         WorldError: the JVM has written no archive.

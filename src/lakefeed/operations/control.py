@@ -71,7 +71,7 @@ class RunningFeed:
             raise not_lakefeed(self.server.url) from None
 
     def wait_for(self, action: str, event: Event) -> Event:
-        """Wait until the driver has carried out a request; return the event that reports it.
+        """Wait until the driver has carried out a request; return the event that reports the outcome.
 
         Raises:
             JobFailed: the requested action has failed, or the run ended before the action.

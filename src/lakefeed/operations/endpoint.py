@@ -70,7 +70,7 @@ class Served:
 def reachable(
     config: PipelineConfig, monitor: FeedMonitor, *, port: int | None = 0, probe_port: int | None = None
 ) -> Iterator[Served]:
-    """Serve a driver within this block, and write its file, by which ``lakefeed status`` finds it.
+    """Serve a driver within this block, and write the driver's file, by which ``lakefeed status`` finds the driver.
 
     Args:
         port: the port of the endpoint; 0 for a free port, None for no endpoint.
@@ -193,7 +193,7 @@ class OwnFeed:
             raise Refused(503, error.what, error.hint) from None
 
     def act(self, request: Mapping[str, Any], *, by: str) -> Document:
-        """Request an action; return its event, or raise Refused if the feed refuses it."""
+        """Request an action; return the event that logs the request. Raise Refused if the feed refuses the action."""
         given = {name: request[name] for name in _SETTINGS if request.get(name) is not None}
         try:
             return self._monitor.control.request(request["action"], by=by, **given).as_dict()
@@ -326,7 +326,7 @@ class _Server(ThreadingTCPServer):
                 self._deadlines[request] = time.monotonic() + ANSWER_SECONDS
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Log a client that has disconnected at the level debug, not on stderr, which is the feed's log."""
+        """Log a disconnected client only at the level debug, and not on stderr, which is the feed's log."""
         _log.debug("a client of the endpoint has disconnected", exc_info=True)
 
 

@@ -162,5 +162,5 @@ def observing_lag_while_paused(
     try:
         yield
     finally:
-        # The thread is not joined: a broker that hangs must not delay the end of the run.
+        # The thread is not joined, because a broker that hangs must not delay the end of the run.
         over.set()

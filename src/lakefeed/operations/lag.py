@@ -103,7 +103,7 @@ def feed_offsets(config: PipelineConfig, *, connections: Connections, folder: Pa
 
 
 def group_lag(source: KafkaSource, group: str, *, topics: Sequence[str] | None = None) -> Lag:
-    """Return the lag of a consumer group in ``topics``, by default in all topics in which it has committed offsets.
+    """Return the lag of a consumer group in ``topics``; by default, in all topics with offsets of the group.
 
     Raises a ResourceMissing if a topic does not exist, or if the group has committed nothing in these topics.
     """
@@ -152,7 +152,7 @@ def lag_of(
     recreated = {
         name for name, topic in topics.items() if topic and (topic_ids or {}).get(name, "") not in ("", topic.topic_id)
     }
-    # A feed that has begun reads new partitions from their first record on: docs/offsets.md.
+    # A feed that has begun reads new partitions from their first record on (docs/offsets.md).
     begins_at_first = start is not None and (start.kind == "earliest" or bool(position))
     reached = {key: at for key, at in position.items() if key[0] in topics and key[0] not in recreated}
     for key, part in partitions.items():
@@ -162,7 +162,7 @@ def lag_of(
             continue
         elif begins_at_first or part.start_offset == part.end_offset:
             reached[key] = part.start_offset
-    # Retention may have removed unread records: then the topic's first record is the next.
+    # Retention may have removed unread records: then the next record to read is the topic's first one.
     behind = {
         key: max(reached[key], part.start_offset)
         for key, part in partitions.items()

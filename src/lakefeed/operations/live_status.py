@@ -123,7 +123,7 @@ class LiveStatus(JsonModel):
         driver: the driver's file on this machine.
         rate: records per second, over the newest commits in the ledger, or else over the driver's last minute.
         last_error: the driver's last error, or the error that ended the run.
-        progress: the driver's answer; None if it does not answer.
+        progress: the driver's answer; None if there is no answer.
         paused: the pause that the next start finds, if the driver does not answer.
         publication: the state of the branch that the feed lands in, if it lands in one.
         last_rows: the number of rows of the newest commit.
@@ -292,7 +292,7 @@ _GONE = {
 def _is_taken_over(ledger: LedgerFacts, driver: DriverFile) -> bool:
     """Return whether the newest commits come from a driver other than ``driver``."""
     if driver.ended_at is not None:
-        # A new fence alone proves no new driver, because a rewind takes a fence, too, and a run with --batch none.
+        # A new fence proves no new driver, because a rewind takes a fence, too, and a run with --batch takes none.
         is_own = driver.fence is not None and driver.fence == ledger.fence
         return not is_own and (ledger.last_commit_at or 0.0) > driver.ended_at + SKEW_SECONDS
     newest = ledger.last_commit_at
@@ -347,7 +347,7 @@ def _by_commits(
 
 
 def _ask(driver: DriverFile | None) -> tuple[FeedProgress | None, str | None]:
-    """Ask the driver's endpoint; return its answer, or the reason why it gives none."""
+    """Ask the driver's endpoint; return the answer, or the reason why there is no answer."""
     if driver is None or driver.url is None or driver.token is None:
         return None, None
     if not driver.is_here or not driver.is_running:

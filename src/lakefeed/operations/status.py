@@ -63,7 +63,7 @@ class FeedStatus:
     Attributes:
         start: a message that says what a start would do now.
         position: the feed's position in the table; None if the table has no position, or if it is unknown.
-        is_position_known: whether the table has the feed's position; False after some rollbacks.
+        is_position_known: whether the feed's position in the table is known; False after some rollbacks.
         decided: how a start would begin; None if it would be refused, or if only Spark can decide.
         note: lakefeed's note next to the checkpoint, if it exists.
         logged: the newest batch in the log of a sink without a ledger.
@@ -191,7 +191,7 @@ def _publication(config: PipelineConfig, connections: Connections) -> BranchStat
 def _decide(
     facts: Facts, files: StoredCheckpoint | None, *, stateful: bool
 ) -> tuple[Start | None, LakefeedError | None]:
-    """Decide as a run would, which reads the query id only if the query keeps state."""
+    """Decide how the feed would start; like a run, read the query id only if the query keeps state."""
     state = checkpoint_state(files) if files is not None and not stateful else facts.checkpoint
     try:
         return decide(replace(facts, stateful=stateful, checkpoint=state)), None

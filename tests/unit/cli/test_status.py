@@ -245,7 +245,7 @@ def test_status_all_shows_the_error_of_a_failed_feed_until_the_next_run(
 
 
 @pytest.mark.parametrize("arguments", [["--all"], ["--url", "http://127.0.0.1:1"]])
-def test_status_refuses_all_or_url_together_with_a_pipeline_file(arguments: list[str], tmp_path: Path) -> None:
+def test_status_refuses_a_pipeline_file_together_with_all_or_url(arguments: list[str], tmp_path: Path) -> None:
     file = tmp_path / "p.yaml"
     file.write_text(PIPELINE)
     assert CliRunner().invoke(root, ["status", str(file), *arguments]).exit_code == 2

@@ -101,7 +101,7 @@ def test_columns_of_a_registry_or_a_transform_are_not_checked(accepted: Acceptor
     accepted(f"{text}transform: {{sql: SELECT 1 AS anything FROM taxi}}\n")
 
 
-# The schemas that Spark's StructType.fromDDL accepts and refuses.
+# DDL that Spark's StructType.fromDDL accepts; REFUSED has DDL that it refuses.
 TAKEN = (
     "a DECIMAL(10,2), `x y` INT, `a``b` VARCHAR(3)",
     "a: ARRAY<ARRAY<STRUCT<x: MAP<INT,DECIMAL(3)>>>>",

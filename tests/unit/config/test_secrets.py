@@ -101,7 +101,7 @@ def test_the_pattern_for_spark_finds_secret_names_and_given_keys() -> None:
 
 
 def test_the_command_conf_prints_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = importlib.import_module("lakefeed.clients.spark.session")  # The package has a function of that name.
+    module = importlib.import_module("lakefeed.clients.spark.session")  # The package also has a function session.
     monkeypatch.setattr(module, "_class_path", lambda connections, *, local: {})
     path = tmp_path / "p.yaml"
     path.write_text(GOOD + FREE["spark"] + FREE["catalogs"])

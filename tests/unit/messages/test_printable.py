@@ -16,8 +16,8 @@ from lakefeed.feed.s3_requests import S3Requests
 from lakefeed.messages.printable import counted, printable, printable_json, unescaped, without_values
 from lakefeed.monitor.terminal.progress_view import ProgressView
 
-# Clears the screen, sets the window's title, deletes a character, starts a C1 sequence, reverses the line's direction,
-# has a lone surrogate and a line separator.
+# A text that clears the screen, sets the window's title, deletes a character, starts a C1 sequence, reverses the line's
+# direction, and has a lone surrogate and a line separator.
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\b\x7f\x9b31m\u202e\ud800\u2028 größe 東京"
 
 
@@ -35,7 +35,7 @@ def test_unescaped_restores_the_text(text: str) -> None:
 
 
 @given(st.text())
-def test_escapes_in_json_keep_the_value(text: str) -> None:
+def test_escapes_in_json_do_not_change_the_value(text: str) -> None:
     document = json.dumps({"value": text}, ensure_ascii=False, indent=2)
     shown = printable_json(document)
     assert json.loads(shown) == {"value": text}

@@ -31,7 +31,7 @@ def finished(number: int, clock: Clock, **figures: object) -> FinishedBatch:
     return FinishedBatch(**{**known, **figures})
 
 
-def test_lag_is_split_into_unread_and_read_but_not_committed() -> None:
+def test_lag_is_split_into_unread_and_uncommitted_offsets() -> None:
     clock = Clock()
     monitor = monitor_at(clock)
     monitor.begin(sink="iceberg lake.a.b", fence="3 abc", position=[OffsetRange("t", 0, 50, 100)])
@@ -180,7 +180,7 @@ def test_a_driver_hangs_if_its_loop_has_not_turned_for_a_minute() -> None:
     assert not monitor.snapshot().hangs
 
 
-def test_the_last_error_has_text_and_hint_if_it_is_lakefeeds_and_else_only_the_class() -> None:
+def test_the_last_error_has_only_its_class_unless_it_is_an_error_of_lakefeed() -> None:
     monitor = monitor_at(Clock())
 
     def fail(error: Exception) -> None:

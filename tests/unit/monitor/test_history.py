@@ -70,7 +70,7 @@ def test_unknown_figures_of_a_batch_are_none_in_the_point_of_the_batch() -> None
     assert (point.records, point.rate) == (5, 5.0)
 
 
-def test_old_rows_are_dropped() -> None:
+def test_the_history_drops_its_oldest_rows() -> None:
     history = BatchHistory(seconds=1e9, most_rows=2000)
     for number in range(10_000):
         history.add(batch(number, at=float(number)))

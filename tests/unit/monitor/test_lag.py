@@ -59,7 +59,7 @@ def test_the_age_of_the_lag_is_unknown_if_the_age_of_a_partition_with_lag_is_unk
     assert progress.model_copy(update={"partitions": (young, idle)}).lag_seconds == 2.0
 
 
-def test_the_age_of_a_record_counts_from_the_first_observation_of_it() -> None:
+def test_the_age_of_a_record_counts_from_the_first_observation_that_includes_the_record() -> None:
     ends = EndTimes()
     ends.observe(100, at=1000.0)
     ends.observe(200, at=1010.0)

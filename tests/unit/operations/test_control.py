@@ -125,7 +125,9 @@ def test_a_request_names_the_user_only_to_a_driver_on_this_machine() -> None:
         (500, Unreachable, "the feed is not paused"),
     ],
 )
-def test_the_servers_status_chooses_the_class_of_a_refusal(status: int, error: type[LakefeedError], words: str) -> None:
+def test_the_http_status_of_a_refusal_chooses_the_class_of_the_error(
+    status: int, error: type[LakefeedError], words: str
+) -> None:
     with pytest.raises(error, match=words):
         feed(Server((status, {"error": "the feed is not paused", "hint": "no"}))).request("resume")
 
@@ -168,7 +170,7 @@ def test_the_file_of_a_driver_on_this_machine_shows_how_the_run_ended(
         waiting.wait_for_end()
 
 
-def test_a_driver_is_found_by_its_pipeline_file_or_its_feeds_name() -> None:
+def test_a_driver_is_found_by_the_pipeline_file_or_the_name_of_the_feed() -> None:
     assert running_feed(config()) is None
     with pytest.raises(ResourceMissing, match="no driver of a feed 'taxi' runs on this machine"):
         running_feed_named("taxi")

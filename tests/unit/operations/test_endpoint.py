@@ -163,7 +163,7 @@ def test_a_connection_ends_after_a_request_of_ambiguous_length(endpoint: Served,
     "target", ["//api/feeds", "/api//feeds", "http://evil.example/api/feeds", "/%61pi/feeds", "/api/feeds/", "/login/"]
 )
 @pytest.mark.parametrize("upgrade", ["", "Connection: Upgrade\r\nUpgrade: websocket\r\n"])
-def test_an_unusual_path_needs_the_token_too(endpoint: Served, target: str, upgrade: str) -> None:
+def test_an_unusual_path_requires_the_token_too(endpoint: Served, target: str, upgrade: str) -> None:
     with socket.create_connection(address(endpoint), timeout=10) as connection:
         connection.sendall(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n{upgrade}\r\n".encode())
         connection.shutdown(socket.SHUT_WR)

@@ -124,7 +124,7 @@ class _Repair:
         """The places whose value is wrong by itself, not only by a rule of the block around it."""
 
     def causes(self, problem: Problem) -> bool:
-        """Return whether a replacement causes a problem, so that another valid value at its place removes it."""
+        """Return whether a replacement causes a problem: then the problem vanishes with another valid value there."""
         key, before = tuple(problem.key.split(".")) if problem.key else (), self.values
         for place in self.wrong:
             name = ".".join(map(str, place))
@@ -132,7 +132,7 @@ class _Repair:
                 continue
             if shape.fields(shape.model_of(type_at(place[:-1]))).get(str(place[-1])) is None:
                 continue  # The place is no setting.
-            # Text counts as tried, since few texts are valid. For a choice or a missing key, other values may fit.
+            # Whether another valid value was tried. A text counts as tried, since few of the candidate texts are valid.
             tried = isinstance(_at(before, place), str) and not any(map(shape.choices, shape.members(type_at(place))))
             for candidate in _candidates(type_at(place), None):
                 if _at(before, place) == candidate:

@@ -77,7 +77,7 @@ def begin_of_query(
         return Begin(batch_id=0, positions=_positions(start.positions, topics))
     if start.reset_checkpoint or checkpoint.batch_id is None:
         return Begin(batch_id=0, positions=_positions(first, topics))
-    # A partition that the checkpoint lacks is new: its ranges begin at 0.
+    # A partition that the checkpoint lacks is new, so its ranges begin at 0.
     after = {key: checkpoint.end.get(key, 0) for key in _positions({}, topics)}
     if checkpoint.committed or checkpoint.start is None:
         return Begin(batch_id=checkpoint.batch_id + checkpoint.committed, positions=after)
@@ -151,7 +151,7 @@ CHECKPOINT = 2
 
 @dataclass(frozen=True)
 class Estimate:
-    """The same figure for the first batch and for all batches; None for an unknown figure."""
+    """One kind of figure, such as the records, for the first batch and for all batches; None if unknown."""
 
     first: int | float | None
     all: int | float | None

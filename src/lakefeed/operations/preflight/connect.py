@@ -59,7 +59,7 @@ def preflight(config: PipelineConfig, *, connections: Connections | None = None,
     try:
         trust.current()
     except ConfigError as error:
-        # Every connection would fail with this error.
+        # Every connection would fail with this error, so check no connection.
         return [Problem.of(error, key="tls")]
     checks = [*_kafka(config, connections, start=tables), *_places(config, connections), *_catalog(config, connections)]
     checks += [check for sink in sinks_of(config, connections) for check in sink.preflight(lambda: _rows(config))]
@@ -273,7 +273,7 @@ def _missing_columns(config: PipelineConfig) -> list[Problem]:
 
 
 def _change_events(config: PipelineConfig) -> list[Problem]:
-    """Refuse values whose registered schema is not a change event with a row."""
+    """Return a problem if the registered schema of the values is not a change event with a row."""
     if config.decode.envelope is None or (latest := _latest_schema(config)) is None:
         return []
     from lakefeed.records.decode.changes import why_no_rows

@@ -134,7 +134,7 @@ def sample(topic: str, *, bootstrap_servers: str, login: KafkaLogin | None = Non
 
     from lakefeed.clients.kafka.librdkafka import open_consumer
 
-    # Not validated here: template.check refuses wrong addresses later, and names the option.
+    # The source is not validated here, because template.check refuses wrong addresses later and names the option.
     source = KafkaSource.model_construct(bootstrap_servers=bootstrap_servers, topics=[topic], login=login)
     with open_consumer(source, "lakefeed-init", {"enable.partition.eof": True}) as consumer:
         partitions = consumer.list_topics(topic, timeout=SAMPLE_SECONDS).topics[topic].partitions

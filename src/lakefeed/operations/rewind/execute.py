@@ -89,7 +89,7 @@ def plan_rewind(
             (``timestamp:2026-11-20T06:30``), ``snapshot:ID``, or offsets in the form that ``parse_offsets`` reads.
         topic: move only this topic.
         partition: move only partitions with this number.
-        delete_rows: delete or keep the rows of records that the feed will read again; None only if there are no rows.
+        delete_rows: whether to delete the rows of records that the feed will read again; None only if it has none.
         accept_loss: whether records may stay unread.
     """
     config = feed.config
@@ -263,7 +263,7 @@ def _with_letters(
 
 
 def _require_written(store: str, targets: Mapping[Partition, int], feed: Feed, snapshot_id: int) -> None:
-    """Refuse a move if a crash has left the last batch's dead letters unwritten; no start after it would write them."""
+    """Refuse a move if a crash left the last batch's dead letters unwritten; after the move no start writes them."""
     name, connections = feed.config.name, feed.connections
     line, _ = ancestors(open_table(feed.config.sink.ledger_table, connections=connections), name)
     last = next((commit for commit in commits_of(line, name) if commit.snapshot_id == snapshot_id), None)

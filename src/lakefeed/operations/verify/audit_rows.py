@@ -166,10 +166,10 @@ def _present(evidence: Evidence, letters: Letters) -> Iterator[Finding]:
     offsets = Offsets(covered(evidence.landed))
     landed = {replay.replay_id for replay in evidence.replays}
     for letter in sorted(letters.letters):
-        # Skip letters of batches after the table was read, and letters that have landed: the next replay deletes these.
+        # Skip letters of batches that are not in the evidence, and landed letters, which the next replay deletes.
         if offsets.has(letter.topic, letter.partition, letter.offset) and letter.replay_id not in landed:
             present[letter.topic, letter.partition].append(letter.offset)
-    # Some letters of a recreated topic belong to the earlier topic of this name.
+    # Skip names of recreated topics, since some of their letters belong to an earlier topic of the same name.
     names, pending = renamed_topics(evidence.commits), _pending(evidence, letters)
     for key in sorted(key for key in most.keys() | present.keys() if key[0] not in names):
         name, here, counted = f"{key[0]}-{key[1]}", present[key], most[key].dead_letters - pending[key]

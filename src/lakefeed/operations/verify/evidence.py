@@ -173,7 +173,7 @@ class Evidence:
 
 def collect_evidence(config: PipelineConfig, connections: Connections, *, deep: bool) -> Evidence:
     """Read the evidence about a feed whose sink has a ledger; with ``deep`` also the offsets of all rows."""
-    # A stream of another package may not number its records: then its ranges say nothing about their count.
+    # A stream of another package may not number its records without gaps, so its ranges do not show their number.
     source = None if config.source.installed is not None else config.kafka
     name = config.sink.chosen.snapshot_table
     if name is None:
@@ -237,7 +237,7 @@ def _with_sources(
     connections: Connections,
     rows: StoredRows | None,
 ) -> Evidence:
-    """Add dead letters, topics and rows, which are read after the commits, so that they include the commits' work."""
+    """Add dead letters, topics and rows. Read after the commits, they include all that the commits have written."""
     evidence = replace(evidence, transformed=config.transform is not None)
     if (letters := config.dead_letters) is not None:
         stored, files = (

@@ -122,7 +122,7 @@ class RowSpan:
 
 @dataclass(frozen=True)
 class IcebergRows:
-    """The rows of an Iceberg table; with a feed, the rows of the branch that it lands in."""
+    """The rows of an Iceberg table; with ``feed``, the rows of the branch that the feed lands in."""
 
     table: Table
     feed: str | None = None

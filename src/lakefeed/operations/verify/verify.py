@@ -19,7 +19,7 @@ from lakefeed.operations.verify.evidence import Evidence, Finding, collect_evide
 
 @dataclass(frozen=True)
 class PartitionResult:
-    """A partition's committed offsets, and the topic's offsets, which are None if it was deleted or recreated."""
+    """A partition's committed offsets, and the offsets in its topic; None if the topic was deleted or recreated."""
 
     topic: str
     partition: int

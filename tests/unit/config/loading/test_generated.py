@@ -29,12 +29,12 @@ def check_files(path: Path, seeds: range) -> None:
         assert all(each.line for each in reported), f"seed {seed}"
 
 
-def test_generated_files(tmp_path: Path) -> None:
+def test_a_few_generated_files_are_read_as_expected(tmp_path: Path) -> None:
     check_files(tmp_path / "p.yaml", range(12))
 
 
 @pytest.mark.slow
-def test_many_generated_files(tmp_path: Path) -> None:
+def test_many_generated_files_are_read_as_expected(tmp_path: Path) -> None:
     check_files(tmp_path / "p.yaml", range(1_000, 1_600))
 
 

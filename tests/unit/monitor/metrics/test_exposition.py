@@ -134,7 +134,7 @@ def clock_passes(monitor: FeedMonitor, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", HOSTILE)
 @pytest.mark.parametrize("accept", ["", OPEN_METRICS])
-def test_hostile_names_are_only_values_of_labels(text: str, accept: str) -> None:
+def test_hostile_names_appear_only_as_values_of_labels(text: str, accept: str) -> None:
     monitor = monitor_of(text, topic=text)
     monitor.paused({text: text})
     monitor.finish(batch(2, dead_letters=7, reasons=(Reason(text, 7),)))

@@ -122,7 +122,7 @@ def test_a_backlog_of_a_billion_batches_is_counted_quickly() -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 500), min_size=1, max_size=6), st.integers(1, 300), st.booleans())
-def test_batches_take_each_offset_once(ends: list[int], limit: int, by_round: bool) -> None:
+def test_planned_batches_contain_each_offset_once(ends: list[int], limit: int, by_round: bool) -> None:
     described = topic(*ends)
     spread = spread_by_round(limit, described) if by_round else spread_by_spark(limit)
     found = batches(Begin(batch_id=0, positions=keyed(*[0] * len(ends))), {"t": described}, limit=limit, spread=spread)

@@ -92,7 +92,7 @@ def test_estimates_use_past_batches_unless_the_layout_changes() -> None:
     assert figures(each.files) == (3, 8)
     assert figures(each.requests) == (3 + 6, 8 + 3 * 6)
     assert figures(each.stored) == (40 * 8, 100 * 8)
-    # Measured between two batches of one driver; the next driver may have started days later.
+    # The seconds are measured between batches of the same driver, since the next driver may have started days later.
     assert figures(each.seconds) == (4.0, 10.0)
     repartitioned = found({"iceberg": {"table": "lake.a.b", "partition_by": ["topic"]}}, known, repartitioned=True)
     assert figures(repartitioned.files) == (None, None)

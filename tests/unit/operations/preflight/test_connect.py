@@ -45,7 +45,7 @@ def test_new_empty_and_existing_sqlite_catalogs_are_accepted(tmp_path: Path) -> 
     _sqlite(tmp_path / "old.db")
 
 
-def test_a_sqlite_catalog_in_a_missing_folder_or_another_file_is_refused(tmp_path: Path) -> None:
+def test_a_sqlite_catalog_in_a_missing_folder_or_in_a_text_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ResourceMissing, match="folder"):
         _sqlite(tmp_path / "no" / "catalog.db")
     (tmp_path / "notes.txt").write_text("these are only notes, not a database")
@@ -181,7 +181,7 @@ def decoding(decode: dict[str, Any]) -> PipelineConfig:
     )
 
 
-def test_an_unreadable_table_is_a_warning_beside_the_error_of_an_unusable_schema(
+def test_an_unreadable_table_is_a_warning_besides_the_error_for_an_unusable_schema(
     tmp_path: Path, registry: RegistryInAThread
 ) -> None:
     register(registry, "int")

@@ -90,7 +90,7 @@ def test_the_commit_of_a_rewind_has_every_partition() -> None:
     assert commit.move == PositionReset("rewind", unknown=True)
 
 
-def test_the_filter_of_rows_has_their_offsets() -> None:
+def test_the_filter_of_rows_to_delete_has_the_offsets_of_these_rows() -> None:
     columns = ("kafka_topic", "kafka_partition", "kafka_offset")
     assert rows_where({P0: (2, 9)}, columns=columns) == (
         "(kafka_topic = 't' AND kafka_partition = 0 AND kafka_offset >= 2 AND kafka_offset < 9)"
@@ -100,7 +100,7 @@ def test_the_filter_of_rows_has_their_offsets() -> None:
     assert rows_where({}, columns=columns) == "false"
 
 
-def test_dead_letters_are_moved_back_only_if_they_are_ahead_of_the_table() -> None:
+def test_the_position_of_dead_letters_is_moved_back_only_if_it_is_ahead_of_the_table() -> None:
     assert step_back("f", spans((4, 9)), spans((9, 12))) is None
     assert step_back("f", spans((4, 9)), spans((9, 9), (3, 3))) is None
     step = step_back("f", spans((4, 9), (0, 5)), spans((2, 2), (7, 7)))
@@ -113,7 +113,7 @@ def test_dead_letters_are_moved_back_only_if_they_are_ahead_of_the_table() -> No
     assert nothing.deleted == {P0: (0, 9)}
 
 
-def test_dead_letters_of_a_recreated_topic_stay() -> None:
+def test_a_rewind_keeps_dead_letters_of_a_recreated_topic() -> None:
     step = step_back("f", spans((4, 9), (0, 5)), spans((0, 0), topic_id="B"))
     assert step is not None
     assert step.deleted == {}

@@ -198,7 +198,7 @@ def test_a_cut_off_topic_is_a_fault_although_the_topic_has_grown_past_the_tables
     assert findings(replace(evidence(GOOD), topics={TOPIC: all_there})) == []
 
 
-def test_verify_compares_rows_with_counts_unless_a_transform_decides_their_number() -> None:
+def test_verify_compares_the_number_of_rows_with_the_counts_unless_there_is_a_transform() -> None:
     more = (*GOOD[:2], replace(GOOD[2], rows=GOOD[2].rows + 1))
     found = only(evidence(more))
     assert (found.kind, found.batch_id, found.snapshot_id) == ("rows", 2, 102)
@@ -298,7 +298,7 @@ def test_counts_of_a_partition_without_a_range_are_a_fault(count: int) -> None:
 
 
 @pytest.mark.parametrize(("deleted", "below"), [(None, 30), ({(TOPIC, 0): 20}, 10)])
-def test_rows_that_a_rewind_kept_may_come_from_expired_commits(
+def test_rows_that_a_rewind_kept_are_accepted_although_their_commits_have_expired(
     deleted: dict[tuple[str, int], int] | None, below: int
 ) -> None:
     move = PositionReset("rewind", {(TOPIC, 0): (30, 10)}, {TOPIC: ID}, deleted)
@@ -306,6 +306,6 @@ def test_rows_that_a_rewind_kept_may_come_from_expired_commits(
     assert begins([Commit("f", 0, ranges, move=move)]) == {(TOPIC, 0): below, (TOPIC, 1): 5}
 
 
-def test_rows_that_an_expired_rewind_kept_may_come_from_expired_commits() -> None:
+def test_rows_that_a_rewind_kept_are_accepted_even_if_the_rewinds_commit_has_expired() -> None:
     commit = Commit("f", 0, OffsetRanges((OffsetRange(TOPIC, 0, 10, 20), OffsetRange(TOPIC, 1, 5, 9)), {TOPIC: ID}))
     assert begins([commit], {(TOPIC, 0): ((2, 4), (10, 30))}) == {(TOPIC, 0): 30, (TOPIC, 1): 5}

@@ -73,7 +73,7 @@ def test_verify_finds_a_backfill_that_landed_twice(sizes: list[int], data: st.Da
     assert (found.kind, found.start, found.end, found.fault) == ("overlap", doubled.start, doubled.end, True)
 
 
-def test_verify_finds_a_backfill_of_records_that_the_feed_has_landed() -> None:
+def test_verify_finds_a_backfill_of_records_that_the_feed_had_already_landed() -> None:
     commits = (commit(0, 10, 20), commit(1, 20, 30))
     assert kinds(evidence(*commits, backfills=(backfill(0, 15, 20),))) == ["overlap"]
     assert kinds(evidence(*commits, backfills=(backfill(0, 25, 30, after=1),))) == ["overlap"]
