@@ -82,7 +82,7 @@ def _build(module: Module, digest: str, on: list[Path], *, force: bool, say: Cal
         return
     with tempfile.TemporaryDirectory(prefix="lakefeed-jvm-") as classes:
         compile_classes(module.sources / "java", Path(classes), [*on, *class_path()], DOCLINT)
-        # Write another file and rename it, because a running process may read the jar.
+        # Write a partial file and rename it to the jar, because a running process may read the old jar.
         partial = jar.with_suffix(".jar.partial")
         try:
             _pack(module, Path(classes), digest, partial)

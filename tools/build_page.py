@@ -20,7 +20,7 @@ FILES = {
 def build(*, say: Callable[[str], None] = print) -> Path:
     """Write the files that are missing or differ from the lock, and return their folder.
 
-    A source archive has the files, so its build needs no registry.
+    A source archive of lakefeed has the files, so building from the archive needs no registry.
     """
     integrity = npm_packages.locked("uplot")["files"]
     missing = {

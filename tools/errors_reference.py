@@ -87,7 +87,7 @@ class _Texts:
             self.assigned += ((ast.unparse(name), node.lineno, it) for name, it in zip(names, values, strict=False))
 
     def of(self, given: Arguments, line: int) -> Iterator[tuple[str, str]]:
-        """Yield each error text with its hint; ``…`` stands for a hint that the raise takes from, say, a parameter."""
+        """Yield each error text with its hint; ``…`` stands for a hint that is not a text in the function."""
         whats, hints = (self.at(given.get(part), line) for part in ("what", "hint"))
         joined = " Or: ".join(hints) or ("" if isinstance(given.get("hint"), ast.Constant | None) else "…")
         yield from zip(whats, hints if len(hints) == len(whats) else [joined] * len(whats), strict=True)

@@ -1,4 +1,4 @@
-"""Commands and kinds of installed packages are listed; the error for a missing or broken package names it."""
+"""Commands and kinds of installed packages are listed; the error for a missing or broken package names the package."""
 
 from importlib.metadata import EntryPoint
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 Points = Sequence[tuple[float, float]]
 
 TOLERANCE = 0.1
-"""An exponent may exceed its bound by this much, because caches and sorting cost a little more than linear."""
+"""The amount by which an exponent may exceed its bound, because caches and sorting cost a little more than linear."""
 GROWS = 1.25
 """If a cost grows by less than this factor over the whole range, or by less than its noise, it counts as flat."""
 _STEP, _MOST = 0.01, 3.0

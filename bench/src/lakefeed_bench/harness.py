@@ -1,4 +1,4 @@
-"""The parts that all measurements share: a command with its own stack, processes with a JVM, turns, and tables."""
+"""Code that all measurements share: a command with its own stack, processes with a JVM, taking turns, and tables."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def median_of(runs: Sequence[Result]) -> Result:
 
 
 def median_ratio(ours: Iterable[Result], others: Iterable[Result], figure: Callable[[Result], float]) -> float:
-    """Return the median, over the rounds, of our figure divided by the other's figure in the same round."""
+    """Return the median over the rounds of ``ours`` divided by ``others``, by this figure."""
     return statistics.median(figure(our) / figure(other) for our, other in zip(ours, others, strict=True))
 
 
@@ -240,5 +240,5 @@ def _end_jvm() -> None:
         return
     SparkSession.builder.getOrCreate().stop()
     gateway.shutdown()
-    gateway.proc.stdin.close()  # Closing its input ends the JVM.
+    gateway.proc.stdin.close()  # The JVM ends when its input closes.
     gateway.proc.wait(_JVM_SECONDS)

@@ -103,7 +103,7 @@ def covered(spans: Iterable[Sequence[float]]) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Overhead:
-    """Medians over the batches: the time outside tasks (also its 99th percentile) and in tasks; and the mean jobs."""
+    """Medians over batches: time outside tasks (also its 99th percentile) and in tasks; the mean number of jobs."""
 
     batches: int
     p50_ms: float
@@ -295,7 +295,7 @@ def measure(
 def _run(
     bench: Bench, spark: SparkSession, config: PipelineConfig, watch: tuple[Any, ...]
 ) -> tuple[Observed, list[tuple[float, FinishedBatch]], list[BatchTime]]:
-    """Run a pipeline until the reader has finished; return its observations, the finished batches and their times."""
+    """Run a pipeline until the reader has finished; return the reader's observations, the batches and their times."""
     from pyspark import inheritable_thread_target
 
     pipeline = Pipeline(config, environment=bench.endpoints.as_environment())

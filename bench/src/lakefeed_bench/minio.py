@@ -1,4 +1,4 @@
-"""Count the S3 requests of a measurement in MinIO's own trace, and the objects in a bucket afterwards."""
+"""Count the S3 requests of a measurement by MinIO's trace, and the objects that a bucket has afterwards."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _TRACED_AS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """The content of a bucket at the end; ``files`` are the Parquet files among its current objects."""
+    """The content of a bucket after a measurement; ``files`` counts the Parquet files among the current objects."""
 
     objects: int
     versions: int
@@ -70,7 +70,7 @@ class ApiCalls:
 
 @dataclass(frozen=True, kw_only=True)
 class Phases:
-    """The number of requests before the first batch, in that batch, and per later batch (with the query's end)."""
+    """The number of requests before the first batch, in the first batch, and per later batch (with the query's end)."""
 
     batches: int
     startup: int

@@ -38,7 +38,7 @@ from lakefeed_bench.processes import KEEP_COMPILERS, CpuTimes, without_compilers
 EVERY_SECONDS = {"/api/feeds/{feed}/progress": 2.0, "/metrics": 5.0, "/health": 5.0}
 """The polled paths with their intervals, as ``lakefeed status --watch``, a frequent Prometheus and a probe poll."""
 AT_OPENING = ("/api/feeds", "/api/feeds/{feed}/progress", "/api/feeds/{feed}/history", "/api/feeds/{feed}/events")
-"""The paths that the dashboard's page reads before it opens its stream."""
+"""The paths that the dashboard's page reads before the page opens its stream of events."""
 _TIMEOUT_SECONDS = 10.0
 
 
@@ -252,7 +252,7 @@ def pipeline_of(mode: Mode, at: int, work: Work, bench: Bench, *, address: str) 
 
 
 def run_case(mode: Mode, document: dict[str, Any], rows: int) -> dict[str, Any]:
-    """Run a pipeline in this process's session, and return those fields of a ``CostRun`` that are measured here."""
+    """Run a pipeline in this process's session, and return those fields of a ``CostRun`` that this process measures."""
     pipeline = Pipeline(PipelineConfig.model_validate(document), environment=dict(os.environ))
     # Not pipeline.session(), because its preflight would add S3 requests from Python.
     spark = session("bench-monitor", connections=pipeline.connections)

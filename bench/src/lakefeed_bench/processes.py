@@ -102,7 +102,7 @@ def without_compilers(cpu: Mapping[str, float]) -> float:
 
 
 def forget_peaks() -> None:
-    """Reset the peaks of the resident memory that the system keeps for the JVM and for this process, if it can."""
+    """Reset the peaks of the resident memory of the JVM and of this process, if the system supports that."""
     for pid in (jvm_pid(), os.getpid()):
         with suppress(OSError):
             Path(f"/proc/{pid}/clear_refs").write_text("5")

@@ -1,4 +1,4 @@
-"""Count the S3 requests of streams in the store's own trace: ``lakefeed-bench s3-requests``."""
+"""Count the S3 requests of streams by the store's trace: ``lakefeed-bench s3-requests``."""
 
 from __future__ import annotations
 

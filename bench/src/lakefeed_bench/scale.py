@@ -29,7 +29,7 @@ HEAP_MB = 64
 """The driver's heap, after a garbage collection, may grow by this number of MB and still counts as flat."""
 _FIRST_BATCHES = 2
 _SPARE_BATCHES = 8
-"""The topics have records for so many further batches, because a run may begin some before it stops."""
+"""The number of batches for which the topics have spare records, because a run may begin some before it stops."""
 _UPKEEP = {"every": "20 seconds", "only": ["expire"], "expire": {"older_than": "20 seconds", "keep": 100}}
 """An upkeep that expires snapshots after 60 to 100 commits, like hourly upkeep of a feed that commits every minute.
 Manifests are not rewritten, because the memory of that Spark job would count as the driver's."""

@@ -149,7 +149,7 @@ def land(way: Way, case: LandingCase, changes: Changes, endpoints: Endpoints, me
     java.java.lang.System.gc()
     forget_peaks()
     before = jvm.s3_requests(spark)
-    ended = [(0.0, sum(before.values()))]  # Per batch: its seconds, and the number of requests until its end.
+    ended = [(0.0, sum(before.values()))]  # Of each batch: seconds, and requests until its end.
 
     def note(progress: Any) -> None:
         print(progress.json, flush=True)  # For the log of the process.

@@ -76,7 +76,7 @@ def _written(table: Any, since: int | None) -> dict[str, Any]:
 
 
 def _copy(table: Any, location: str, folder: str) -> str:
-    """Copy a file into the folder unless the folder has it; file names are unique in a table."""
+    """Copy a table's file into the folder, unless a file of this name is there; file names are unique in a table."""
     target = Path(folder, location.rpartition("/")[2])
     if not target.exists():
         with table.io.new_input(location).open() as file:

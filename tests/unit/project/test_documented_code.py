@@ -161,7 +161,7 @@ def beside(module: str) -> str | None:
 def wrong_in_yaml(block: str, file: Path) -> list[str]:
     """Return the errors of a pipeline file; a fragment is first completed to a whole file.
 
-    An indented fragment belongs in another block; the fragment's key determines in which.
+    The key of an indented fragment determines the block to which the fragment belongs.
     """
     text = block.replace("table: …", "table: lake.nyc.trips")
     shown = yaml.safe_load(text)

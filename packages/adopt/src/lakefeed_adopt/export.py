@@ -145,7 +145,7 @@ def _position_of(status: FeedStatus, feed: str) -> dict[Partition, int]:
 
 
 def _require_quiet(feed: Feed, status: FeedStatus) -> None:
-    """Refuse a feed that has committed recently, because if it still runs, it commits records past the export."""
+    """Refuse a feed that has committed recently, because if the feed still runs, it commits records past the export."""
     from lakefeed import open_table
 
     name = feed.config.sink.chosen.snapshot_table

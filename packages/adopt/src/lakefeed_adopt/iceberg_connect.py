@@ -36,15 +36,15 @@ _PREFIX = "kafka.connect.offsets."
 
 _AGAIN = "start the sink once more until it has committed, and stop it"
 Fate = Literal["nothing", "in the table", "pending", "lost"]
-"""nothing: no files were announced. in the table: the sink has committed them. pending: it would commit them later.
-lost: it has passed their events without committing them."""
+"""nothing: no files were announced. in the table: the sink has committed the files. pending: it would commit them.
+lost: the sink has read past their events without committing them."""
 
 _ABSENT = ("pending", "lost")
 
 
 @dataclass(frozen=True)
 class SinkOffsets:
-    """A sink that has written to the table, and the control topic's offsets up to which it has committed."""
+    """A sink that has written to the table, and the control topic's offsets up to which the sink has committed."""
 
     control_topic: str
     group: str
@@ -212,7 +212,7 @@ class _History:
 def find_positions(
     fates: Sequence[tuple[Announcement, Fate]], reached: Mapping[Partition, int], *, where: str, is_whole: bool
 ) -> dict[Partition, int]:
-    """Return by partition the offset at which the table ends: before its first missing file, or else the group's.
+    """Return by partition the offset at which the table ends: before its first missing file, else the group's offset.
 
     Partitions without records in the table are left out. ``is_whole`` means that the control topic has lost no event to
     retention.

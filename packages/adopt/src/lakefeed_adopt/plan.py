@@ -219,7 +219,7 @@ def _behind_rows(
     position: OtherPosition,
     topics: Mapping[str, TopicDescription | None],
 ) -> tuple[dict[Partition, int], OtherPosition]:
-    """Return the offsets after the last rows; the returned position notes each partition where they differ."""
+    """Return the offsets after the last rows, and the position with a note for each partition where the two differ."""
     found, there = behind_rows(columns, offsets, topics), partitions_of(topics)
     for key, at in found.items():
         if at > there[key].end_offset:

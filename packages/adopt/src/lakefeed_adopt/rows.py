@@ -108,7 +108,7 @@ def resolve_open_batch(
     topics: Mapping[str, TopicDescription | None],
     source: KafkaSource,
 ) -> OtherPosition:
-    """Return the position after the open batch if the table has the batch's rows, otherwise the position before it.
+    """Return the position after the open batch if the table has the batch's rows, else the position before the batch.
 
     Raises:
         CheckpointMismatch: the table has only some of the rows, or does not show whether it has them.

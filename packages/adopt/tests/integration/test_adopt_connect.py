@@ -1,4 +1,4 @@
-"""A feed takes a table over from Iceberg's Kafka Connect sink, also a killed one, and returns it to the sink."""
+"""A feed takes a table over from Iceberg's Kafka Connect sink, even a killed one, and gives the table back."""
 
 import json
 import random

@@ -199,7 +199,7 @@ class _Arithmetic:
             what = f"{self.partitions:,} partitions are more than one feed can have"
             hint = "split the load over several feeds, and size one feed"
             raise ConfigError(what, where=load.config.name, hint=hint)
-        # Only so many task slots work, because a batch has at most one task per partition.
+        # Further slots have no work, because a batch has at most one task per partition.
         self.working = min(self.slots, self.partitions)
         self.capacity = self.working * measured.rows_per_cpu_second
         # ``commits`` is the time without tasks of a batch; with many tables, of a round over all tables.

@@ -166,7 +166,7 @@ def in_pod(
     conf.mkdir(exist_ok=True)
     lines = [f"{key}={value}" for key, value in settings.items()]
     (conf / "spark.properties").write_text("\n".join(lines))
-    # The embedded catalog is a SQLite file, so give it to user 185; a cluster has its catalog on a server.
+    # User 185 must write the catalog's SQLite file, so give it the file; a cluster has its catalog on a server.
     folder = stack.catalog_file.parent
     for each in (folder, *folder.glob(f"{stack.catalog_file.name}*")):
         each.chmod(0o777)

@@ -139,7 +139,7 @@ def packaged_examples() -> list[PackagedExample]:
         files = {file.relative_to(root) for file in folder.rglob("*") if file.is_file()}
         files = {file for file in files if "__pycache__" not in file.parts}
         files |= set(_mentioned(root, files))
-        files |= set(_mentioned(root, files))  # Again, for the files that those files mention.
+        files |= set(_mentioned(root, files))  # Once more, for files that the files of the line above mention.
         found.append(PackagedExample(folder.name, root, tuple(sorted(files))))
     return found
 
@@ -172,7 +172,7 @@ def copy_example(example: PackagedExample, to: Path) -> list[Path]:
 
 
 def _mentioned(root: Path, files: set[Path]) -> Iterator[Path]:
-    """Yield the files outside of these files' folder that the files mention, such as data."""
+    """Yield the existing files below ``examples/`` that these files mention, such as data."""
     for file in files:
         if file.suffix in (".yaml", ".py"):
             for name in _MENTIONED.findall((root / file).read_text("utf-8")):

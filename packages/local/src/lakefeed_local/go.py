@@ -1,4 +1,4 @@
-"""Build programs from Go modules with fixed versions; keep them in the cache, so that each is built once.
+"""Build programs from Go modules with fixed versions; keep the programs in the cache, so that each is built once.
 
 ``go install`` checks every module against Go's checksum database, so a version identifies the code like a hash.
 """

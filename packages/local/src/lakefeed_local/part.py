@@ -49,7 +49,7 @@ Progress = Callable[[StartStep], None]
 
 
 State = Literal["up", "not answering", "died", "down"]
-""""not answering": the process runs. "died": it ended by itself. "down": lakefeed stopped or never started it."""
+"""``not answering``: the process runs. ``died``: it has ended by itself. ``down``: it was stopped or never started."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +98,7 @@ class Part(ABC):
         """Raise ``NotReady`` unless the part serves requests."""
 
     def finish(self) -> None:  # noqa: B027 (most parts need none)
-        """Complete the start when the part serves requests; if this raises ``NotReady``, it is called again."""
+        """Complete the start when the part serves requests; after ``NotReady``, the caller calls ``finish`` again."""
 
     @property
     def address(self) -> str:
@@ -159,7 +159,7 @@ class Part(ABC):
         return process is not None and self._wait(process, until=time.monotonic() + _SETTLE_SECONDS) is None
 
     def _wait(self, process: Detached, *, until: float, cancelled: threading.Event | None = None) -> str | None:
-        """Wait until the part serves requests, and return None; if it ends or ``until`` is past, return the reason."""
+        """Wait until the part serves requests; if the process ends or ``until`` passes before, return the reason."""
         reason = "it got no request yet"
         while process.alive() and time.monotonic() < until and not (cancelled and cancelled.is_set()):
             try:

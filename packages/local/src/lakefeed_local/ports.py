@@ -1,4 +1,4 @@
-"""Find free ports on the loopback interface, and the processes that listen on used ones."""
+"""Find free ports on the loopback interface, and the processes that listen on used ports."""
 
 from __future__ import annotations
 

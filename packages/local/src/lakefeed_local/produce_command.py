@@ -35,7 +35,7 @@ PAGE = "topics"
 
 
 class _CheckedCommand(click.Command):
-    """Refuses contradictory options when it parses them, because ``lakefeed deploy manifest`` does not run it."""
+    """Refuses contradictory options during parsing, because ``lakefeed deploy manifest`` does not run the command."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         rest = super().parse_args(ctx, args)
@@ -142,7 +142,7 @@ class _Order(SimpleNamespace):
                 raise ConfigError(what, where="lakefeed topics produce", hint=hint)
 
     def run(self) -> tuple[Produced, Encoding]:
-        """Produce the rows; checks that need no Spark run before it starts."""
+        """Produce the rows; checks that need no Spark run before Spark starts."""
         from lakefeed.clients.kafka.topics import Topics
         from lakefeed.records.decode.registry import SchemaRegistry
         from lakefeed.records.encode.encode import FRAMED, encoded, settle

@@ -137,7 +137,7 @@ class Stack:
         return self._endpoints(memory)
 
     def _publish(self, memory: Memory) -> None:
-        """Write the file in which pipelines and other commands find the endpoints of the running stack."""
+        """Write the file in which later commands and pipelines find the endpoints of the running stack."""
         processes = [process for part in self._parts(memory) if (process := part.process()) is not None]
         published = StackEnvironment(
             environment=self._endpoints(memory).as_environment(),
@@ -183,7 +183,7 @@ class Stack:
         for part in self._parts(memory):
             if part.name not in missing:
                 continue
-            # Stop a part that does not answer before its ports are checked, because it still uses them.
+            # Stop a part that does not answer, before the check of its ports, because the part still uses the ports.
             if part.stop():
                 report(StartStep(part=part.name, state="restarting", detail="it runs, but does not answer"))
             for name in part.port_names:

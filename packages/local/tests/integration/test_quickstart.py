@@ -1,4 +1,4 @@
-"""Run the quickstart in an empty folder, repeat it, and run the next steps that its output and page name."""
+"""Run the quickstart in an empty folder, repeat it, and run the next steps that the output and the page name."""
 
 import json
 import re

@@ -81,7 +81,7 @@ def read_row(text: str) -> Row:
 
 
 def shown_row(row: Row, types: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row as a message or a JSON document shows it: with ``shown`` for each value."""
+    """Return a row for a message or a JSON document: each value as ``shown`` returns it."""
     return {name: shown(value, types.get(name)) for name, value in row.items()}
 
 

@@ -36,7 +36,7 @@ class CaseFile:
     tests: PipelineTests
 
     def with_tests(self, tests: PipelineTests) -> CaseFile:
-        """Return a copy with other tests; their places in messages have no line numbers."""
+        """Return a copy with these tests instead; messages about the tests have no line numbers."""
         return replace(self, tests=tests)
 
     @property

@@ -23,7 +23,7 @@ CONFLICTS = (
     "missing data files",
     "Cannot determine history between starting snapshot",
 )
-"""Iceberg's messages when it refuses a MERGE, UPDATE or DELETE after another commit; the table is unchanged then."""
+"""Iceberg's messages when it refuses a MERGE, UPDATE or DELETE because of a concurrent commit, without a change."""
 
 
 class Turns:

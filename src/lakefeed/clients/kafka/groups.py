@@ -182,7 +182,7 @@ class GroupPublisher:
         self._thread.start()
 
     def publish(self, ranges: Iterable[OffsetRange]) -> str | None:
-        """Queue the ends of these ranges for the thread; return a message, only once, if its requests keep failing."""
+        """Queue the ends of these ranges for the thread; return a message, only once, if the thread keeps failing."""
         with self._changed:
             self._pending.update({span.key: span for span in ranges})
             self._changed.notify_all()

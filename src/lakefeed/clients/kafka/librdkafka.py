@@ -103,7 +103,7 @@ def isolation_level(source: KafkaSource) -> str:
 
 @contextmanager
 def open_consumer(source: KafkaSource, group: str, settings: Mapping[str, Any]) -> Iterator[Consumer]:
-    """Open a consumer that reports the ends of partitions, does not join its group, and commits no offsets."""
+    """Open a consumer that reports the ends of partitions, joins no consumer group, and commits no offsets."""
     own = {"group.id": group, "enable.auto.commit": False, "enable.partition.eof": True}
     consumer = Consumer({**client_settings(source), **own, **settings}, logger=SILENCE)
     try:
@@ -225,7 +225,7 @@ def _stores(java: Mapping[str, str]) -> dict[str, str]:
 
 
 def _authorities(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Return the settings with the certificate authorities, declared and the system's, for brokers and OAuth's server.
+    """Return the settings with the declared and the system's certificate authorities, for brokers and OAuth servers.
 
     The system's authorities are included, because librdkafka ignores them if a setting names other authorities.
     """
@@ -237,7 +237,7 @@ def _authorities(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _oauth(jaas: str, token_url: str) -> dict[str, str]:
-    """Return the settings with which librdkafka fetches OAuth tokens, and renews them before they expire."""
+    """Return the settings with which librdkafka fetches OAuth tokens, and renews the tokens before they expire."""
     login = _jaas_options(jaas)
     extensions = {name.removeprefix("extension_"): text for name, text in login.items() if name[:10] == "extension_"}
     names = {"clientId": "client.id", "clientSecret": "client.secret", "scope": "scope"}
@@ -253,7 +253,7 @@ def _msk_iam(jaas: str) -> dict[str, Any]:
     """Return the settings for Amazon's IAM login, whose tokens this process signs, because librdkafka cannot."""
     login = _jaas_options(jaas)
     sign = partial(msk_iam.token, login["awsStsRegion"], profile=login.get("awsProfileName"))
-    # Sign the first token now, because this raises an error without AWS's keys; librdkafka would report a timeout.
+    # Sign the first token now, to raise an error if AWS's keys are missing: librdkafka would report a timeout.
     signed = [sign()]
     return {"sasl.mechanisms": "OAUTHBEARER", "oauth_cb": lambda _: signed.pop() if signed else sign()}
 

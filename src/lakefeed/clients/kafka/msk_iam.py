@@ -16,7 +16,7 @@ SECONDS = 900
 
 
 def token(region: str, *, profile: str | None = None) -> tuple[str, float]:
-    """Sign a token with the keys of AWS's default chain; return it with its expiry time, in seconds since 1970.
+    """Sign a token with the keys of AWS's default chain; return the token and its expiry time, in seconds since 1970.
 
     Raises:
         MissingExtra: botocore is missing.

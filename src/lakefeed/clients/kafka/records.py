@@ -63,7 +63,7 @@ def read_ranges(
             for message in messages:
                 key = (message.topic(), message.partition())
                 if message.error() is not None:
-                    # Transactions and compaction may leave no record at the end of the range.
+                    # The partition has ended: transactions and compaction may leave no record at the end of a range.
                     left.discard(key)
                     continue
                 if key in left and message.offset() < ends[key]:

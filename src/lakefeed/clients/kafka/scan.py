@@ -21,7 +21,7 @@ SILENCE_SECONDS = 30.0
 TIMEOUT_SECONDS = 5.0
 LONGEST_SECONDS = 10.0
 NO_RECORD = math.inf
-"""What ``record_times`` returns instead of a time if a partition has no record at or after the offset."""
+"""The time that ``record_times`` returns for a partition that has no record at or after the offset."""
 
 # Settings for reads of one record per partition: prefetch little, because there may be many partitions.
 _SMALL_READS = {
@@ -57,7 +57,7 @@ def scan(
         while left:
             message = _poll(consumer, where=f"topic {topic}")
             if message.error() is not None:
-                # This is reached if a partition has no record at its end, because of transactions or compaction.
+                # The partition has ended: transactions and compaction may leave no record at its end.
                 left.discard(message.partition())
                 continue
             if message.offset() < ends[message.partition()]:

@@ -262,7 +262,7 @@ class Topics:
         return sorted(name for name in self._brokers().topics if not name.startswith("__"))
 
     def _brokers(self) -> Any:
-        """Return the cluster's metadata. If no broker answers, this fails sooner than other requests."""
+        """Return the cluster's metadata. If no broker answers, this method fails sooner than the others."""
         with self._errors(None):
             return self._admin.list_topics(timeout=_TIMEOUT_SECONDS)
 

@@ -70,7 +70,7 @@ def find_cut_offs(source: KafkaSource, positions: Mapping[Partition, tuple[int, 
                         hint="check that the partitions have leaders, then start the feed again",
                     )
                 continue
-            # The message is a record, the partition's end, or its error. In each case the broker has answered.
+            # The message is a record, the end of a partition or an error; each of these is an answer for the partition.
             key, error = (str(message.topic()), int(message.partition() or 0)), message.error()
             if error is None or error.code() in (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET):
                 left.discard(key)

@@ -1,1 +1,1 @@
-"""The Spark session, its JVM and jars, and the translation of its errors."""
+"""The Spark session, the JVM and the jars of a session, and the translation of Spark's errors."""

@@ -33,7 +33,7 @@ def archives() -> list[Path]:
 
 
 class ClassArchive:
-    """The archive of one class path, for a JVM that reads or writes it."""
+    """The archive of the classes of one class path, for a JVM that reads or writes the archive."""
 
     def __init__(self, path: Path, *, writes: bool = False) -> None:
         self.path, self.writes = path, writes
@@ -42,7 +42,7 @@ class ClassArchive:
 
     @classmethod
     def of(cls, conf: Mapping[str, str], *, java: Path, spark_home: Path) -> ClassArchive | None:
-        """Return the archive for a JVM with these settings to read or write; None if the JVM shall use no archive."""
+        """Return the archive that a JVM with these settings shall read or write; None if it shall use no archive."""
         requested = os.environ.get(VARIABLE)
         if requested == OFF or CLASS_PATH not in conf:
             return None
@@ -66,7 +66,7 @@ class ClassArchive:
             old.unlink(missing_ok=True)
 
     def finish_at_exit(self, jvm: subprocess.Popen[bytes]) -> None:
-        """At the end of this process, wait for the JVM's end, and rename the file that it has written."""
+        """At the end of this process, wait for the JVM's end, and rename the file that the JVM has written."""
 
         def finish() -> None:
             if jvm.stdin is not None:

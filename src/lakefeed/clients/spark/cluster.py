@@ -115,7 +115,7 @@ def require_hadoop_configuration(master: str) -> None:
 
 
 def require_resource_manager(settings: Mapping[str, str]) -> None:
-    """Connect to YARN's ResourceManager: if it does not answer, Hadoop would try for 15 minutes and only log that."""
+    """Connect to YARN's ResourceManager, because without an answer Hadoop would try for 15 minutes."""
     if settings["spark.master"] != "yarn":
         return
     from pyspark import SparkContext
@@ -170,12 +170,12 @@ def refusal(text: str) -> ConfigError | None:
 
 
 def require_executors(spark: SparkSession) -> None:
-    """Wait for the first executor; without one, Spark would wait without end and report it only in its log."""
+    """Wait for the first executor, and raise an error without one: Spark would wait without end, and only log that."""
     context: Any = spark.sparkContext
     if str(context.getConf().get("spark.dynamicAllocation.enabled", "false")).lower() == "true":
         return  # With dynamic allocation, executors start with the first job.
     deadline = time.monotonic() + EXECUTOR_SECONDS
-    while context._jsc.sc().getExecutorMemoryStatus().size() < 2:  # One of them is the driver.
+    while context._jsc.sc().getExecutorMemoryStatus().size() < 2:  # The driver counts as one.
         if time.monotonic() > deadline:
             what = f"the cluster has started no executor in {EXECUTOR_SECONDS} s"
             hint = "look at the master's page and Spark's log: no worker has spark.executor.memory and "

@@ -47,7 +47,7 @@ def require_classic_mode(conf: Mapping[str, str]) -> None:
     elif os.environ.get("SPARK_REMOTE"):
         where = "SPARK_REMOTE"
     elif "SPARK_CONNECT_MODE_ENABLED" in os.environ:
-        # PySpark sets the variable with the first Connect session, and then creates no other kind in this process.
+        # PySpark sets the variable with the first Connect session, and then creates only such sessions in this process.
         where = "a session of Spark Connect was started in this process"
     if where is not None:
         raise ConfigError(_WHAT, where=where, hint=_HINT)

@@ -127,7 +127,7 @@ KNOWN: dict[str, LakefeedError] = {
         "the disk is full",
         hint="free space on the disks of warehouse, checkpoint and spark.local.dir, then start the feed again",
     ),
-    # Before the answers of an S3 store, because Java's AccessDeniedException for files has the name of one of them.
+    # Before the answers of an S3 store, because Java's AccessDeniedException for files has the same name as S3's.
     (
         r"(?:\((?:Permission denied|Operation not permitted|Read-only file system)\)|"
         r"nio\.file\.AccessDeniedException: /|SQLITE_READONLY)"
@@ -208,7 +208,7 @@ def _failures_of_sources() -> dict[str, LakefeedError]:
 
 @contextmanager
 def translating(known: Callable[[str], LakefeedError | None] = lambda text: None) -> Iterator[None]:
-    """Raise PySpark's errors in this block as lakefeed's; ``known`` may return another error for a text."""
+    """Raise PySpark's errors in this block as lakefeed's; ``known`` may return a more precise error for a text."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -237,7 +237,7 @@ _threads = threading.local()
 
 
 def _is_loud(record: object) -> bool:
-    """Return whether this thread may log: it is not in a block of ``quietly``; other threads do not matter."""
+    """Return True unless this thread is in a block of ``quietly``; other threads do not count."""
     return not getattr(_threads, "is_quiet", False)
 
 
@@ -274,7 +274,7 @@ def registry_error_of(exception: BaseException) -> LakefeedError | None:
             kind = AccessDenied if match[1] == "refuses the credentials" else Unreachable
             hint = "when the registry answers, start the feed again: it resumes at the same offsets"
             error = kind(f"The schema registry {match[1]}", where=match[2], hint=hint)
-            # ``passes``: a retry may help. If the registry did not answer, the tasks have already waited for it.
+            # No retry if the registry did not answer, because the tasks have already waited for an answer.
             error.passes = match[1] != "does not answer"
             return error
     return None

@@ -61,7 +61,7 @@ class Artifact:
 
     @property
     def path(self) -> Path:
-        """The file's path in ``LAKEFEED_JARS`` if it is there, else its path in the cache."""
+        """The file's path in the folder ``LAKEFEED_JARS`` if the file is there, else the file's path in the cache."""
         place = artifact_path(self.coordinate)
         if (folder := os.environ.get("LAKEFEED_JARS")) and (installed := Path(folder, place)).is_file():
             return installed
@@ -163,7 +163,7 @@ def repository_from_environment(default: str) -> Repository:
     """Return the repository of ``LAKEFEED_MAVEN_REPOSITORY``, or the default one, which never gets credentials.
 
     Credentials come from ``LAKEFEED_MAVEN_USER`` and ``LAKEFEED_MAVEN_PASSWORD``, or from the URL. The target of a
-    redirect does not get them.
+    redirect does not get the credentials.
     """
     given = os.environ.get("LAKEFEED_MAVEN_REPOSITORY")
     if not given:
@@ -184,7 +184,7 @@ def repository_from_environment(default: str) -> Repository:
 
 
 def fetch(groups: Iterable[str]) -> list[Path]:
-    """Fetch the jars of these groups that the cache lacks; return the paths of all their jars in class path order.
+    """Fetch those jars of these groups that the cache lacks; return the paths of all their jars in class path order.
 
     With a full cache, no request is made. Several processes may fetch at the same time: each one renames its complete
     file. Raises a DownloadError if a file does not arrive or differs from the lock file.

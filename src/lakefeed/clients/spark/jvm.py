@@ -63,7 +63,7 @@ def jar_of(name: str) -> Path:
 def put_credentials(spark: SparkSession, name: str, *, username: str, password: SecretStr) -> None:
     """Store a user name and password in the JVM under ``name``, for Java functions that log in.
 
-    They stay in the driver's memory, and reach executors only in serialised tasks. No Spark setting, plan, log or
+    The two stay in the driver's memory, and reach executors only in serialised tasks. No Spark setting, plan, log or
     command line contains them. A second call with the same name replaces them for later queries.
     """
     java(spark).Secrets.put(name, f"{username}:{password.get_secret_value()}")

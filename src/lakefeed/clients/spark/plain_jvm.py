@@ -36,7 +36,7 @@ _OPTIONS = (
 
 @contextmanager
 def plain_jvm(*, log_file: Path) -> Iterator[SparkSession]:
-    """Yield access to a new JVM, which ends with the block.
+    """Yield access to a new JVM; the JVM ends when the block ends.
 
     The yielded object has only a session's ``_jvm`` and its time zone, UTC, which ``resolve_decoder`` and
     ``decoder_options`` need.

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from lakefeed.config.connections import Connections
 
-# The settings that are lists, with their separators; a user's values are appended to such a list.
+# Settings that are lists, each with its separator; a user's values are appended to such a list.
 _LISTS = {
     "spark.jars": ",",
     "spark.driver.extraClassPath": os.pathsep,
@@ -114,7 +114,7 @@ def _session_settings(name: str, connections: Connections, master: str, secret_k
         "spark.sql.variable.substitute": "false",
         # One PUT per checkpoint entry, and never two drivers on one checkpoint: docs/jvm-module.md.
         "spark.sql.streaming.checkpointFileManagerClass": "io.lakefeed.checkpoint.ObjectStoreCheckpointFileManager",
-        # The store has its own checksums; Spark's cost a file and a listing per file of state. RocksDB only writes
+        # The store has checksums; Spark's checksums cost a file and a listing per file of state. RocksDB only writes
         # its changes: docs/s3-requests.md.
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
@@ -322,7 +322,7 @@ def _running() -> SparkSession | None:
 
 
 def log_path(name: str) -> Path:
-    """Return the path of the JVM's log for a command; it is in the per-user cache."""
+    """Return the path, in the per-user cache, of the JVM's log for a command."""
     from lakefeed.clients.spark.jars import cache_directory
 
     return cache_directory() / "logs" / f"{name}.log"

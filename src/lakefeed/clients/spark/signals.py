@@ -133,7 +133,7 @@ def _is_no_interrupted_call(record: Any) -> bool:
 
 def _note(number: int) -> None:
     _received.append(signal.Signals(number))
-    if number == signal.SIGHUP:  # The terminal is gone. A write to it would fail, so replace it by /dev/null.
+    if number == signal.SIGHUP:  # The terminal is gone, and writing to it would fail, so write to /dev/null.
         nowhere = os.open(os.devnull, os.O_RDWR)
         for stream in _TERMINALS:
             os.dup2(nowhere, stream)
@@ -142,7 +142,7 @@ def _note(number: int) -> None:
 
 @contextmanager
 def _forwarded_by_the_parent() -> Iterator[None]:
-    """Make the JVM of spark-submit, this process's parent, forward its signals to this process instead of ending."""
+    """Let the JVM of spark-submit, this process's parent, forward signals to this process; it would end at a signal."""
     pyspark: Any = sys.modules.get("pyspark")
     context = pyspark and pyspark.SparkContext._active_spark_context
     if context is None or "PYSPARK_GATEWAY_PORT" not in os.environ:

@@ -1,4 +1,4 @@
-"""Run the checks of a start in a thread while Java starts, because both take seconds."""
+"""Run checks in a thread while Java starts, because the checks and Java's start both take seconds."""
 
 from __future__ import annotations
 

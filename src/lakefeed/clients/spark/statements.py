@@ -19,7 +19,7 @@ _MARK = re.compile(r":(\w+)")
 
 
 class Statement(str):
-    """A statement with values. As a string, it contains the values as literals, for people.
+    """A statement with values. The string itself contains the values as literals, for people.
 
     Attributes:
         sql: the statement that Spark parses; ``:name`` stands for a value.

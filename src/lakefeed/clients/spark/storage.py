@@ -40,7 +40,7 @@ def storage_settings(connections: Connections) -> dict[str, str]:
     options = {
         "fs.s3a.endpoint.region": s3.region,
         "fs.s3a.path.style.access": str(s3.uses_path_style).lower(),
-        # A wrong endpoint should fail within seconds; with S3A's defaults it takes a quarter of an hour.
+        # A wrong endpoint should fail within seconds; with S3A's defaults the failure takes a quarter of an hour.
         "fs.s3a.connection.establish.timeout": "5s",
         "fs.s3a.attempts.maximum": "3",
         "fs.s3a.retry.limit": "4",
@@ -66,7 +66,7 @@ def catalog_settings(connections: Connections) -> dict[str, str]:
         # A feed reads its position from the table, and a cached table would have a stale position.
         "cache-enabled": "false",
         "s3.client-factory-impl": "io.lakefeed.sink.SharedHttpClients",
-        # For Iceberg's other AWS clients: its Apache client needs a newer SDK than Hadoop's.
+        # The HTTP client of Iceberg's other AWS clients: the default, Apache's, needs a newer SDK than Hadoop's.
         "http-client.type": "urlconnection",
         "client.region": s3.region,
         "s3.endpoint": s3.endpoint,

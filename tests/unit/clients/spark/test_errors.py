@@ -1,4 +1,4 @@
-"""Translate errors of Spark to lakefeed's, with a hint; keep PySpark from logging them."""
+"""Translate errors of Spark to lakefeed's, with a hint; keep PySpark from logging Spark's errors."""
 
 from __future__ import annotations
 

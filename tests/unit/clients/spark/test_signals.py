@@ -1,4 +1,4 @@
-"""A signal during the start of a command ends it, because there is no batch to finish."""
+"""A signal during the start of a command ends the command, because there is no batch to finish."""
 
 import os
 import signal

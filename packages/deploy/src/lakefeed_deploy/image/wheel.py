@@ -1,4 +1,4 @@
-"""Build wheels of the running lakefeed and its plug-ins, however they were installed."""
+"""Build wheels of the running lakefeed and its plug-ins, even of packages that were not installed from a wheel."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ def read_feed(path: Path, *, overrides: Sequence[str] = ()) -> Application:
 def read_producer(
     path: Path, *, overrides: Sequence[str] = (), arguments: Sequence[str], topic: str, is_stream: bool
 ) -> Application:
-    """Read the application that runs ``topics produce`` with these arguments; pods are as in the pipeline file.
+    """Read the application that runs ``topics produce`` with these arguments, with the pods of the pipeline file.
 
     A producer that is not a stream is never restarted, because it would send its rows twice.
     """
@@ -180,7 +180,7 @@ def _read(path: Path, overrides: Sequence[str]) -> tuple[Kubernetes, Reading, Pi
 
 
 def _for_the_pod(problem: Problem) -> Problem:
-    """Return a problem; if it is an unset variable, its texts name the pod and the deploy block."""
+    """Return a problem; the texts of a problem of an unset variable then name the pod and the deploy block."""
     if not problem.what.endswith("is not set"):
         return problem
     what = problem.what.replace("is not set", "is not set in the pod")

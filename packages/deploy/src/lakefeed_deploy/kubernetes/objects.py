@@ -11,7 +11,7 @@ from lakefeed_deploy.kubernetes.operators import RENDERERS, Operator
 from lakefeed_deploy.kubernetes.pods import DRIVER, EXECUTOR, Object, config_map_keys, labels, selector
 from lakefeed_deploy.settings import Strimzi
 
-# The driver may create executors and a ConfigMap with their settings, and delete the service of its own.
+# The driver may create executors and a ConfigMap with their settings, and delete its own service.
 DRIVER_RULES = (
     {
         "apiGroups": [""],

@@ -67,7 +67,7 @@ def kustomize(app: Application, operator: Operator) -> dict[str, str]:
 
 
 def helm_values(app: Application, operator: Operator) -> str:
-    """Return Helm values for the operator's chart: it watches the namespace, and creates no accounts and roles."""
+    """Return Helm values with which the operator's chart watches the namespace and creates no accounts and roles."""
     namespaces = [app.settings.namespace]
     if operator == "kubeflow":
         values: Object = {

@@ -168,7 +168,7 @@ def _files(app: Application, role: str) -> tuple[list[Object], list[Object]]:
     """Return the mounts and the volumes of a pod with this role; the pod's root file system is read-only."""
     mounts: list[Object] = [
         {"name": "tmp", "mountPath": TEMPORARY_FOLDER},
-        # Spark uses a volume whose name has this prefix as scratch space, instead of one without a size limit.
+        # The prefix spark-local-dir- makes this volume Spark's scratch space; Spark's own has no size limit.
         {"name": "spark-local-dir-1", "mountPath": SCRATCH_FOLDER},
     ]
     volumes: list[Object] = [

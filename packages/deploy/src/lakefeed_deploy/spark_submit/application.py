@@ -32,7 +32,7 @@ from lakefeed.errors import ConfigError
 MAIN_CLASS = "io.lakefeed.submit.Application"
 _CONTENT = "application"
 PIPELINE_FOLDER = f"{_CONTENT}/pipeline"
-"""The jar's folder with the pipeline file and its local files."""
+"""The folder in the jar that has the pipeline file and the local files that it names."""
 _JAR = "lakefeed_deploy/lakefeed-deploy.jar"
 _CLASSES = "io/lakefeed/submit/"
 # The lakefeed package with the extras that a driver needs.

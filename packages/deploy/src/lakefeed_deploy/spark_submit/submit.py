@@ -47,7 +47,7 @@ def find_mistakes(config: PipelineConfig, connections: Connections) -> list[Prob
     """
     problems = preflight(config, connections=connections, tables=True)
     for at, problem in enumerate(problems):
-        # On the driver's machine, the problem may not exist, because its network or AWS keys may differ.
+        # The driver's machine may not have the problem, because the network or AWS keys may differ there.
         if problem.severity == "error" and (issubclass(problem.error, WorldError) or problem.key == "s3"):
             problems[at] = replace(problem, severity="warning", hint="the driver repeats this check on the cluster")
     raise_first_error(problems)
@@ -55,7 +55,7 @@ def find_mistakes(config: PipelineConfig, connections: Connections) -> list[Prob
 
 
 def locate(application: str, file: Path, *, cluster_mode: bool) -> str:
-    """Return the path or URL of an application jar as spark-submit accepts it, after a check of the jar.
+    """Return the path or URL of an application jar for spark-submit, after a check of the jar.
 
     Args:
         application: a path or a URL.

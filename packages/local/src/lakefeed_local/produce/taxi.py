@@ -140,7 +140,7 @@ class _Dice:
         return f"{_array(values)}[cast({self.bits((len(values) - 1).bit_length())} AS int)]"
 
     def quantile(self, values: Sequence[int]) -> str:
-        """Return SQL of a random number with these 33 quantiles, between which it is interpolated linearly."""
+        """Return SQL of a random number with these 33 quantiles, interpolated linearly between them."""
         steps = [high - low for low, high in itertools.pairwise(values)]
         bin_, part = f"cast({self.bits(5)} AS int)", self.bits(8)
         return f"({_array(values[:-1])}[{bin_}] + shiftright({_array(steps)}[{bin_}] * {part}, 8))"

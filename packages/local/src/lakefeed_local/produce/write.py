@@ -243,7 +243,7 @@ def _limit_rate(records: DataFrame, rate: float | None) -> DataFrame:
     context: Any = spark.sparkContext._jsc
     # The list contains the driver, which runs tasks only if there are no executors.
     executors = max(1, int(context.sc().getExecutorMemoryStatus().size()) - 1)
-    # Spark configures functions by their catalog, and reads a catalog's options only once, so each call gets its own.
+    # Spark reads the options of a function's catalog only once, so each call gets a catalog of its own.
     catalog = f"lakefeed_pace_{uuid.uuid4().hex[:12]}"
     spark.conf.set(f"spark.sql.catalog.{catalog}", "io.lakefeed.produce.PaceCatalog")
     spark.conf.set(f"spark.sql.catalog.{catalog}.rows-per-second", str(rate / executors))

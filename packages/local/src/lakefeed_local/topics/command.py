@@ -324,7 +324,7 @@ def _profile_lines(found: TopicProfile) -> Iterator[str]:
 
 
 def narrowed(rates: Sequence[float], columns: int) -> list[float]:
-    """Return at most ``columns`` rates; each is the average of several neighbours if there are more rates."""
+    """Return at most ``columns`` rates; if there are more, each is the average of several neighbours."""
     wide = -(-len(rates) // columns)
     spans = [rates[at : at + wide] for at in range(0, len(rates), wide)]
     return [sum(span) / len(span) for span in spans]
