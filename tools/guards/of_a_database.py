@@ -28,14 +28,14 @@ IN_A_DATABASE = (
         "ledger/continuity",
         "elif moves is None and ended is not None and span.start != ended:",
         "elif False:",
-        f"{CONTINUITY}violations_report_a_commit_that_does_not_continue_the_last_commit",
+        f"{CONTINUITY}a_commit_that_does_not_continue_the_last_commit_has_violations",
     ),
     python(
         "jdbc: another topic of the same name",
         "ledger/continuity",
         ") != topic_id and left.get(topic) != before",
         ") != topic_id and False",
-        f"{CONTINUITY}violations_report_a_commit_that_does_not_continue_the_last_commit",
+        f"{CONTINUITY}a_commit_that_does_not_continue_the_last_commit_has_violations",
     ),
     python(
         "jdbc: a commit that has landed while its answer was lost",

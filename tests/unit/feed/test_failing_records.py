@@ -43,7 +43,7 @@ def test_kind_of_failure_omits_values_of_records() -> None:
     assert kind_of_failure("java.lang.IllegalStateException: secret") == "java.lang.IllegalStateException"
 
 
-def test_listed_names_offsets_and_at_most_five_partitions() -> None:
+def test_listed_shows_offsets_and_at_most_five_partitions() -> None:
     ranges = [OffsetRange("t", number, 4, 4 + number) for number in range(8)]
     assert listed(ranges[:3]) == "t-1 offset 4, t-2 offsets [4, 6)"
     assert listed(ranges).endswith("and 2 more partitions")

@@ -69,6 +69,6 @@ def test_upkeep_maintains_all_tables_one_by_one_including_new_tables(monkeypatch
     assert jobs.looked[:5] == ["lake.shop.a", "lake.shop.t1", "lake.shop.t2", "lake.shop.a", "lake.shop.t1"]
 
 
-def test_tables_of_names_each_table_once() -> None:
+def test_tables_of_returns_each_table_once() -> None:
     with_history = config(mode="upsert", keys=["kafka_key"], history="lake.shop.a_history")
     assert tables_of(config(), with_history) == ("lake.shop.a", "lake.shop.dead", "lake.shop.a_history")

@@ -259,13 +259,13 @@ def test_phases_are_in_the_order_of_a_batch() -> None:
     assert phases_of({}, {}) == {}
 
 
-def test_state_of_sums_all_operators() -> None:
+def test_state_of_returns_the_sum_over_all_operators() -> None:
     state = state_of(FULL_REPORT)
     assert (state.watermark, state.rows, state.bytes, state.late_rows) == ("2026-11-20T06:30:00.000Z", 15, 1500, 2)
     assert state_of({}).rows is None
 
 
-def test_ends_of_reads_numbers_and_objects_with_a_number() -> None:
+def test_ends_of_understands_numbers_and_objects_with_a_number() -> None:
     assert ends_of(FULL_REPORT, "latestOffset") == {("t", 0): 150, ("u", 1): 7}
     assert ends_of({"sources": [{"latestOffset": {"logOffset": 4}}, {"latestOffset": None}]}, "latestOffset") == {}
 

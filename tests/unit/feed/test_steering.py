@@ -225,7 +225,7 @@ def test_a_change_that_does_not_fit_the_feed_is_refused(
     assert not run.steering.interrupts
 
 
-def test_with_batches_of_returns_a_changed_copy() -> None:
+def test_a_new_batch_size_gives_a_changed_copy_of_the_settings() -> None:
     before = pipeline(max_records_per_batch=1000)
     assert with_batches_of(before, 7).kafka.max_records_per_batch == 7
     assert before.kafka.max_records_per_batch == 1000

@@ -34,7 +34,7 @@ def commit(
         commit(("b", 0, 0, 0), ids={"b": "new"}, move=PositionReset("accepted-loss", {}, left_ids={"a": "one"})),
     ],
 )
-def test_violations_accept_a_commit_that_continues_the_last_commit(next_commit: Commit) -> None:
+def test_a_commit_that_continues_the_last_commit_has_no_violations(next_commit: Commit) -> None:
     assert violations(LAST, next_commit) == []
 
 
@@ -63,11 +63,11 @@ def test_violations_accept_a_commit_that_continues_the_last_commit(next_commit: 
         ),
     ],
 )
-def test_violations_report_a_commit_that_does_not_continue_the_last_commit(next_commit: Commit, message: str) -> None:
+def test_a_commit_that_does_not_continue_the_last_commit_has_violations(next_commit: Commit, message: str) -> None:
     assert message in violations(LAST, next_commit)
 
 
-def test_violations_report_a_batch_with_the_right_offset_and_another_mark() -> None:
+def test_a_batch_with_the_right_offset_and_another_mark_has_a_violation() -> None:
     last = OffsetRanges((OffsetRange("s", 0, 0, 10, ("oldest", "4959")),), {"s": "one"})
     right, wrong = (
         Commit("feed", 1, OffsetRanges((OffsetRange("s", 0, 10, 12, (mark, "4970")),), {"s": "one"}))

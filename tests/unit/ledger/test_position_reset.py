@@ -63,7 +63,7 @@ def test_from_json_refuses_a_text_that_is_no_move(text: str) -> None:
         PositionReset.from_json(text)
 
 
-def test_reaches_moves_only_the_partitions_of_the_move() -> None:
+def test_the_ranges_after_a_move_differ_only_in_the_moved_partitions() -> None:
     assert PositionReset("rewind", {("t", 1): (7, 3)}).reaches(at(5, 7, start=1)) == at(5, 3)
 
 

@@ -62,7 +62,7 @@ def test_growth_of_all_commits_is_the_number_of_rows_in_the_table(catalog: Catal
         assert before + grown == held[line[-1].snapshot_id] == 4
 
 
-def test_others_in_omits_the_empty_snapshot_of_a_new_branch() -> None:
+def test_commits_of_other_programs_exclude_the_empty_snapshot_of_a_new_branch() -> None:
     """Spark makes an empty snapshot when it creates a branch in an empty table."""
     empty = {"changed-partition-count": "0", "total-records": "0"}
     appended = {"changed-partition-count": "1", "added-records": "3", "total-records": "3"}

@@ -29,7 +29,7 @@ def test_ranges_of_a_recreated_topic_differ() -> None:
     assert OffsetRanges(ranges, {"a": "old"}) != OffsetRanges(ranges, {"a": "new"})
 
 
-def test_between_begins_at_0_in_a_new_partition() -> None:
+def test_ranges_between_two_positions_begin_at_0_in_a_new_partition() -> None:
     assert OffsetRanges.between({}, {("a", 1): 7}).ranges == (OffsetRange("a", 1, 0, 7),)
 
 

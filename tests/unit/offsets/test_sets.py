@@ -60,7 +60,7 @@ def test_overlapping_finds_two_ranges_with_a_common_offset(some: list[OffsetRang
 
 
 @given(ranges, st.integers(0, 45))
-def test_has_finds_exactly_the_offsets_of_the_ranges(some: list[OffsetRange], offset: int) -> None:
+def test_a_set_of_offsets_has_exactly_the_offsets_of_the_ranges(some: list[OffsetRange], offset: int) -> None:
     own = Offsets(some)
     for topic, partition in product("ab", range(3)):
         assert own.has(topic, partition, offset) == ((topic, partition, offset) in offsets(some))

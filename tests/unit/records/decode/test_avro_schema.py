@@ -77,7 +77,7 @@ def test_a_table_schema_with_names_that_differ_in_case_only_is_refused() -> None
             table_schema(None, registered(schema), registry="http://registry")
 
 
-def test_check_connect_schema_show_and_init_name_the_invalid_schema(tmp_path: Path) -> None:
+def test_the_commands_check_connect_schema_show_and_init_name_the_invalid_schema(tmp_path: Path) -> None:
     for document in (5, {"type": "record", "name": "R", "fields": None}, bomb(), json.loads(nested_arrays(300))):
         with RegistryInAThread() as registry:
             found = {"subject": "trips-value", "version": 1, "id": 7, "schema": json.dumps(document)}
@@ -140,7 +140,7 @@ def test_a_malformed_reference_is_an_error(referred: str) -> None:
         table_schema(None, registered(inline(json.dumps(record(field("x", "X"))), [referred])), registry="http://r")
 
 
-def test_check_connect_reports_an_allowed_subject_that_does_not_exist() -> None:
+def test_the_command_check_connect_reports_an_allowed_subject_that_does_not_exist() -> None:
     with RegistryInAThread() as registry:
         put(registry, "trips-value", record(field("a")))
         decode = Decode(avro=AvroDecode(registry=Registry(url=registry.url), subjects=["{topic}-value", "tripz-value"]))

@@ -9,7 +9,7 @@ SPARK = (
 )
 
 
-def test_decode_error_of_finds_position_and_reason_in_sparks_error() -> None:
+def test_a_decode_error_has_position_and_reason_from_sparks_error() -> None:
     text = SPARK.format("lakefeed cannot decode the record at topic a.b-c, partition 3, offset 42: empty: 0 bytes")
     error = decode_error_of(RuntimeError(text))
     assert error is not None
@@ -17,7 +17,7 @@ def test_decode_error_of_finds_position_and_reason_in_sparks_error() -> None:
     assert error.what == "A record cannot be decoded: empty: 0 bytes"
 
 
-def test_decode_error_of_reads_the_cause_of_an_error() -> None:
+def test_a_decode_error_is_found_in_the_cause_of_an_error() -> None:
     outer = RuntimeError("outer")
     outer.__cause__ = ValueError("lakefeed cannot decode the record at topic t, partition 0, offset 1: x")
     error = decode_error_of(outer)
@@ -32,12 +32,12 @@ def test_decode_error_of_reads_the_cause_of_an_error() -> None:
         ("refuses the credentials: http://r answered with HTTP status 401", AccessDenied),
     ],
 )
-def test_registry_error_of_finds_the_registrys_failure(text: str, kind: type[Exception]) -> None:
+def test_a_registry_error_has_the_registrys_failure_from_sparks_error(text: str, kind: type[Exception]) -> None:
     error = registry_error_of(RuntimeError(f"x: lakefeed schema registry {text}\n\tat y"))
     assert type(error) is kind
     assert error.where == text.partition(": ")[2]
 
 
-def test_decode_error_of_and_registry_error_of_ignore_other_errors() -> None:
+def test_other_errors_of_spark_are_neither_decode_errors_nor_registry_errors() -> None:
     assert decode_error_of(RuntimeError("out of memory")) is None
     assert registry_error_of(RuntimeError("out of memory")) is None

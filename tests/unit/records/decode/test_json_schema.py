@@ -100,7 +100,7 @@ def test_a_schema_inside_itself_becomes_text() -> None:
     assert inner["next"] == TEXT
 
 
-def test_all_of_adds_the_fields_of_all_schemas() -> None:
+def test_the_keyword_all_of_adds_the_fields_of_all_schemas() -> None:
     base = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
     schema = {
         "definitions": {"base": base},

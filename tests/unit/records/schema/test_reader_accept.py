@@ -35,15 +35,15 @@ def why(writer: Any, accept: Accept = "same_record", reader: Any = TRIP) -> str 
         record(field("id", "string"), field("other"), name="Trip"),  # The merge refuses the type, not ``accept``.
     ],
 )
-def test_same_record_accepts_a_version_of_the_record(writer: Any) -> None:
+def test_the_policy_same_record_accepts_a_version_of_the_record(writer: Any) -> None:
     assert why(writer) is None
 
 
-def test_same_record_accepts_a_record_with_a_name_from_the_readers_aliases() -> None:
+def test_the_policy_same_record_accepts_a_name_from_the_readers_aliases() -> None:
     assert why({**TRIP, "name": "Ride"}, reader={**TRIP, "aliases": ["nyc.Ride"]}) is None
 
 
-def test_same_record_refuses_another_name_and_a_record_without_shared_fields() -> None:
+def test_the_policy_same_record_refuses_another_name_and_records_without_shared_fields() -> None:
     assert why(PAYMENT) == FOREIGN
     # Shared fields prove nothing: two kinds of records may both have an id.
     assert why({**TRIP, "name": "Payment", "namespace": "shop"}) == FOREIGN
@@ -51,7 +51,7 @@ def test_same_record_refuses_another_name_and_a_record_without_shared_fields() -
     assert why(record(name="Trip")) == "the record shares no field with the table's rows, which are nyc.Trip"
 
 
-def test_resolvable_refuses_a_writer_without_a_required_field() -> None:
+def test_the_policy_resolvable_refuses_a_writer_without_a_required_field() -> None:
     writer = record(field("id", "long"), name="Trip")
     assert why(writer, "resolvable") == "the record has no field fare, which is required and has no default"
     with_default = record(field("id", "long"), {**field("fare", "double"), "default": 0.0}, name="Trip")
@@ -60,7 +60,7 @@ def test_resolvable_refuses_a_writer_without_a_required_field() -> None:
     assert why(writer, "resolvable", nullable) is None
 
 
-def test_accept_any_accepts_a_record_with_another_name() -> None:
+def test_the_policy_any_accepts_a_record_with_another_name() -> None:
     assert why(PAYMENT, "any") is None
 
 
@@ -86,7 +86,7 @@ def test_a_refused_schema_does_not_change_the_readers_schema(policy: ChangePolic
     assert evolution.take_notes() == (f"schema id 2: {FOREIGN}; its records are not landed",)
 
 
-def test_accept_any_merges_the_schema_of_another_record() -> None:
+def test_the_policy_any_merges_the_schema_of_another_record() -> None:
     evolution = Evolution("evolve", json.dumps(TRIP), known_ids={1}, accept="any")
     assert evolution.merge_writer_schema(2, json.dumps(PAYMENT)) is not None
     assert fields_of(evolution.reader_schema) == ["id", "fare", "amount", "currency"]
