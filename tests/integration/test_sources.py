@@ -165,7 +165,10 @@ def test_words_from_a_socket_are_counted(
     ("blocks", "message"),
     [
         ({"dead_letters": {"table": "lake.a.b"}}, "dead_letters is for records of topics and streams"),
-        ({"sink": {"iceberg": {"table": "lake.a.b", "mode": "upsert", "keys": ["zip"]}}}, "rows of rate have none"),
+        (
+            {"sink": {"iceberg": {"table": "lake.a.b", "mode": "upsert", "keys": ["zip"]}}},
+            "rows of rate have no offset",
+        ),
         ({"source": {"files": {"path": "/x", "format": "csv"}}}, "requires schema_ddl"),
         ({"source": {"files": {"path": "/x", "format": "text", "done": "archive"}}}, "archive belong together"),
     ],

@@ -310,7 +310,7 @@ def test_a_parquet_feed_is_refused_without_its_checkpoint_but_not_without_its_me
         files.run()
         assert files.ids() == list(range(8))
         return
-    with pytest.raises(CheckpointMismatch, match="the checkpoint is empty: it was lost or rolled back"):
+    with pytest.raises(CheckpointMismatch, match="the checkpoint is empty: the checkpoint was lost or rolled back"):
         files.run()
 
 

@@ -46,7 +46,7 @@ class FeedTarget:
         if self.running is None:
             raise ResourceMissing(
                 f"no driver of feed '{self.name}' runs on this machine",
-                hint="name its dashboard by --url; lakefeed status PIPELINE shows its driver",
+                hint="name the dashboard of its driver by --url; lakefeed status PIPELINE shows the driver",
             )
         return self.running
 

@@ -179,7 +179,7 @@ _OF_KIND = {
     **dict.fromkeys(("credential", "token", "scope", "oauth2_server_uri", "vended_credentials"), "rest"),
 }
 _NO_HADOOP = (
-    "the Hadoop catalog is not supported: on S3, of two simultaneous commits that both succeed one is lost "
+    "the Hadoop catalog is not supported: on S3 it loses one of two commits that succeed at the same time "
     "(apache/iceberg#970)"
 )
 

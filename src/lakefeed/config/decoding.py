@@ -268,7 +268,7 @@ def _message_problems(file: Path, message: str | None) -> Iterator[ConfigProblem
         else:
             depth += 1 if found[0] == "{" else -1
     top_level = [name for name, level in names.items() if level == 0]
-    known = f"it has {', '.join(top_level[:10])}"
+    known = f"the file has {', '.join(top_level[:10])}"
     if not names:
         yield ConfigProblem(f"{file.name} defines no message", key="schema_file", hint="name the file that defines it")
     elif message is None and len(top_level) > 1:

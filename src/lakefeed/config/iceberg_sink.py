@@ -102,13 +102,13 @@ class IcebergSinkConfig(SinkConfig):
             yield ConfigProblem(what, key="format_version", hint=hint)
         if self.publish is not None and self.branch is None:
             what = "publish requires a branch, to which the feed writes first"
-            yield ConfigProblem(what, key="publish", hint="branch: staging")
+            yield ConfigProblem(what, key="publish", hint="write branch: staging")
         if TOPIC_MARK in self.table and self.publish is not None and self.publish.seconds:
             what = "with a table for each topic, a table is published after each batch or by command"
-            yield ConfigProblem(what, key="publish", hint=f"publish.when: {EACH_BATCH}")
+            yield ConfigProblem(what, key="publish", hint=f"write publish.when: {EACH_BATCH}")
         if self.branch == MAIN_BRANCH:
             what = f"{MAIN_BRANCH} is the branch that readers see"
-            yield ConfigProblem(what, key="branch", hint="branch: staging; or remove branch, to write to main")
+            yield ConfigProblem(what, key="branch", hint="write branch: staging; or remove branch, to write to main")
         if self.branch is not None and self.history is not None:
             what = "branch and history exclude each other: the history would show changes that are not published"
             yield ConfigProblem(what, key="history", hint="remove history or branch")

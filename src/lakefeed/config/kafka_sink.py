@@ -155,7 +155,7 @@ class KafkaSinkConfig(KafkaClient, SinkConfig):
     def problems(self, place: str, source: KafkaSource | None) -> Iterator[ConfigProblem]:
         if source is None and self.bootstrap_servers is None:
             what = f"{place}.kafka.bootstrap_servers is required, since the source has no brokers"
-            yield ConfigProblem(what, hint="bootstrap_servers: host:9092")
+            yield ConfigProblem(what, hint="write bootstrap_servers: host:9092")
         if source is None or not source.reads(self.topic):
             return
         if not self.bootstrap_servers or servers_of(self.bootstrap_servers) & servers_of(source.bootstrap_servers):

@@ -79,11 +79,11 @@ def keyed_problems(sink: KeyedSink) -> Iterator[ConfigProblem]:
         for name in ("keys", "write", *ONLY_CHANGES):
             if name in sink.model_fields_set:
                 hint = f"remove {name}, or write mode: upsert instead of {sink.mode}"
-                yield ConfigProblem(f"{name} is for mode: upsert", key=name, hint=hint)
+                yield ConfigProblem(f"{name} needs mode: upsert", key=name, hint=hint)
         return
     if not sink.keys and TOPIC_MARK not in sink.table:
         what = "mode: upsert requires keys: the columns that identify a row"
-        yield ConfigProblem(what, key="keys", hint="keys: [id]")
+        yield ConfigProblem(what, key="keys", hint="write keys: [id]")
     names = [key.lower() for key in sink.keys]
     if repeated := sorted(key for key in sink.keys if names.count(key.lower()) > 1):
         yield ConfigProblem(f"keys has the column {repeated[0]} twice", key="keys", hint="remove one of the two")
@@ -94,7 +94,7 @@ def keyed_problems(sink: KeyedSink) -> Iterator[ConfigProblem]:
     history: str | None = getattr(sink, "history", None)
     if history is not None and history.lower() == sink.table.lower():
         what = "history and table name the same table"
-        yield ConfigProblem(what, key="history", hint=f"history: {sink.table}_history")
+        yield ConfigProblem(what, key="history", hint=f"write history: {sink.table}_history")
     if sink.order_by and sink.on_delete == "remove":
         what = "with order_by, an older change may arrive after the delete of its key and restore the row"
         yield ConfigProblem(what, key="order_by", hint="write on_delete: mark, which remembers deletes")

@@ -67,7 +67,7 @@ def _dead_letters(config: PipelineBlocks) -> Iterator[ConfigProblem]:
     makers += ["decode.on_null"] if config.decode.on_null == "dead_letter" else []
     if letters is None and makers:
         what = f"{makers[0]} makes dead letters, and the block dead_letters is missing"
-        yield ConfigProblem(what, hint="dead_letters: {table: catalog.namespace.table}")
+        yield ConfigProblem(what, hint="write dead_letters: {table: catalog.namespace.table}")
     if letters is not None and kafka is not None and letters.topic is not None and kafka.reads(letters.topic):
         what = f"dead_letters.topic is {letters.topic}, which the source reads"
         yield ConfigProblem(f"{what}: the feed would read its own dead letters", hint="name another topic")
@@ -82,7 +82,7 @@ def _real_time(config: PipelineBlocks) -> Iterator[ConfigProblem]:
     if source is None or config.sink.refusal("real_time") is not None or config.sinks:
         what = f"source.{config.source.kind}" if source is None else f"sink.{config.sink.kind}"
         what = "the block sinks" if config.sinks else what
-        yield ConfigProblem(f"{why}; {what} requires batches", hint="trigger: 1 second")
+        yield ConfigProblem(f"{why}; {what} requires batches", hint="write trigger: 1 second")
         return
     blocks = {
         "dead_letters": "dead_letters are written with a batch",
@@ -94,7 +94,7 @@ def _real_time(config: PipelineBlocks) -> Iterator[ConfigProblem]:
             yield ConfigProblem(f"{why}; {what}", hint="remove the block, or write trigger: 1 second")
     if config.output_mode != "append":
         what = f"output_mode: {config.output_mode} writes the groups that a batch has changed"
-        yield ConfigProblem(f"{why}; {what}", hint="trigger: 1 second")
+        yield ConfigProblem(f"{why}; {what}", hint="write trigger: 1 second")
     for setting in ("deduplicate", "max_records_per_batch", "min_records_per_batch", "monitoring_group"):
         if setting in source.model_fields_set and getattr(source, setting):
             hint = "remove the setting, or write trigger: 1 second"
@@ -158,7 +158,7 @@ def _installed_source(config: PipelineBlocks) -> Iterator[ConfigProblem]:
     for name, beside in config.sinks.items():
         if beside.can_lag:
             what = f"sinks.{name} cannot catch up after a pause: records of source.{kind} cannot be read again"
-            yield ConfigProblem(what, hint="on_failure: stop")
+            yield ConfigProblem(what, hint="write on_failure: stop")
     yield from source.problems(config)
 
 

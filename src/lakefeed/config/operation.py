@@ -137,5 +137,5 @@ class SparkUi(Model):
             return None
         what = f"other machines can reach spark_ui.host: {self.host}, and Spark's pages have no login"
         filtered = f"spark: {{{FILTERS}: org.apache.spark.ui.JWSFilter, …}}"
-        hint = f"host: 127.0.0.1; or {filtered}: see {page_command('monitor')}"
+        hint = f"write host: 127.0.0.1; or {filtered}: see {page_command('monitor')}"
         return ConfigProblem(what, hint=hint)

@@ -36,7 +36,9 @@ def _changes(config: PipelineBlocks, sink: KeyedSink) -> Iterator[ConfigProblem]
         yield ConfigProblem(what, hint=f"write {TOPIC_MARK} in both or in none")
     if not sink.keys and TOPIC_MARK in sink.table and (without := _topic_without_keys(config)):
         what = f"mode: upsert requires keys, the columns that identify a row, and {without}"
-        yield ConfigProblem(what, hint=f"keys: [id] in sink.{config.sink.kind}, or in tables.topics for each topic")
+        yield ConfigProblem(
+            what, hint=f"write keys: [id] in sink.{config.sink.kind}, or in tables.topics for each topic"
+        )
     letters = config.dead_letters.table if config.dead_letters else None
     for name, table in (("table", sink.table), ("history", history)):
         if letters is not None and table is not None and letters.lower() == table.lower():
@@ -53,7 +55,7 @@ def _changes(config: PipelineBlocks, sink: KeyedSink) -> Iterator[ConfigProblem]
             yield ConfigProblem(what, hint="remove decode.on_null, or write delete.tombstones: false in the sink")
         for column in sink.order_by:
             if column.lower() != TIMESTAMP_COLUMN:
-                hint = f"order_by: [{TIMESTAMP_COLUMN}], or delete.tombstones: false and decode.on_null: skip"
+                hint = f"write order_by: [{TIMESTAMP_COLUMN}], or delete.tombstones: false and decode.on_null: skip"
                 yield ConfigProblem(f"order_by has {column}, and tombstones have no {column}", hint=hint)
     sql = config.transform.sql if config.transform is not None else None
     # SQL without * must name the columns that it keeps, so search for the names. The start checks the rows themselves.
@@ -63,7 +65,7 @@ def _changes(config: PipelineBlocks, sink: KeyedSink) -> Iterator[ConfigProblem]
         for column in columns:
             if column.lower() not in words:
                 what = f"transform.sql drops {column}, which an upsert needs"
-                yield ConfigProblem(what, hint=f"SELECT {', '.join(columns)}, …")
+                yield ConfigProblem(what, hint=f"write SELECT {', '.join(columns)}, … in transform.sql")
 
 
 def _topic_without_keys(config: PipelineBlocks) -> str | None:

@@ -283,8 +283,8 @@ def _from_log(facts: Facts) -> Start:
     if logged > planned:
         raise CheckpointMismatch(
             f"the log below the path of feed '{facts.feed}' ends at batch {logged}, and the checkpoint "
-            f"{f'is at batch {planned}' if planned >= 0 else 'is empty'}: it was lost or rolled back. Spark would skip "
-            "the next batches, because the log has their numbers",
+            f"{f'is at batch {planned}' if planned >= 0 else 'is empty'}: the checkpoint was lost or rolled back. "
+            "Spark would skip the next batches, because the log has their numbers",
             where=facts.sink,
             hint="restore the checkpoint; or name another path and another checkpoint location: the feed then reads "
             "the topics again. (A feed into an Iceberg table resumes without its checkpoint)",

@@ -99,9 +99,9 @@ class StreamRun:
         self.sink = feed.sink(spark, self.checkpoint, note=options.on_note)
         if self.stateful and (lagging := next((name for name, sink in config.sinks.items() if sink.can_lag), None)):
             raise ConfigError(
-                "the transform keeps state: a sink that pauses could not get the rows of the batches that it missed",
+                "the transform keeps state: after a pause, a sink could not get the rows of the batches in between",
                 where=f"sinks.{lagging}.on_failure",
-                hint="on_failure: stop",
+                hint="write on_failure: stop",
             )
         self.start = self._decide(accept_loss=options.accept_loss)
         self.batches = MicroBatches(options.stop, interrupts=lambda: self.steering.interrupts)

@@ -113,7 +113,7 @@ def _enter(run: FollowedRun, entered: list[AbstractContextManager[None]]) -> Ite
         except Exception as error:
             what = f"the part '{name}' of this run cannot begin: {type(error).__name__}: {error}"
             if name in run.config.added_blocks:
-                hint = f"reinstall its package, or remove the block {name}"
+                hint = f"reinstall the package of the block {name}, or remove the block"
                 yield ConfigError(what, where=name, hint=hint)
             else:
                 run.monitor.note(what)

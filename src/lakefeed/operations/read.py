@@ -161,7 +161,7 @@ class BatchRead:
             there = sum(held[span] or 0 for span in here)
             if there > read[key]:
                 raise JobFailed(
-                    f"{read[key]:,} of {there:,} records of partition {key[1]} were read",
+                    f"only {read[key]:,} of {there:,} records of partition {key[1]} were read",
                     where=", ".join(str(span) for span in here),
                     hint="read the records again; if the error stays, report it as a defect",
                 )

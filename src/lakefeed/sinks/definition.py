@@ -263,7 +263,9 @@ class SinkDefinition(ABC, Generic[Settings]):
 
     def open_real_time(self, spark: SparkSession, claim: Claim) -> RealTimeSink:
         """Open the sink for records without batches."""
-        raise ConfigError("this sink writes only whole batches", where=self.context.place, hint="trigger: 1 second")
+        raise ConfigError(
+            "this sink writes only whole batches", where=self.context.place, hint="write trigger: 1 second"
+        )
 
     def publisher(self, spark: SparkSession) -> TablePublisher | None:
         """Return the publisher of the feed's rows; None if readers see rows right after their commit."""

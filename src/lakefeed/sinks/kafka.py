@@ -312,7 +312,7 @@ def producer_settings(sink: KafkaSinkConfig, source: KafkaSource | None) -> dict
         raise ConfigError(
             "sink.kafka.bootstrap_servers is required because the source is not Kafka",
             where="sink.kafka",
-            hint="bootstrap_servers: ${KAFKA_BOOTSTRAP_SERVERS}",
+            hint="write bootstrap_servers: ${KAFKA_BOOTSTRAP_SERVERS}",
         )
     own = {key: _option_text(value) for key, value in sink.client_options.items()}
     return {**PRODUCER_DEFAULTS, **shared, **own, "kafka.bootstrap.servers": servers}

@@ -95,7 +95,7 @@ def test_only_the_topic_without_keys_is_refused(tmp_path: Path) -> None:
 
 def test_keys_of_a_topic_are_refused_without_mode_upsert(tmp_path: Path) -> None:
     config = loaded(tmp_path, tables={"topics": {"shop.lines": {"keys": ["line"]}}})
-    with pytest.raises(ConfigError, match="keys is for mode: upsert"):
+    with pytest.raises(ConfigError, match="keys needs mode: upsert"):
         require_fit(config_of(config, "shop.lines"))
 
 

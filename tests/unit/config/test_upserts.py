@@ -37,7 +37,7 @@ def test_debezium_without_decode_key_deletes_by_op_and_not_by_tombstones(accepte
         ("    keys: [id]\n", "", "requires keys"),
         ("    keys: [id]\n", "    keys: [id, ID]\n", "twice"),
         ("    keys: [id]\n", "    keys: [kafka_offset]\n", "cannot be a key"),
-        ("    mode: upsert\n", "", "keys is for mode: upsert"),
+        ("    mode: upsert\n", "", "keys needs mode: upsert"),
         ("keys: [id]\n", "keys: [id]\n    history: lake.nyc.TRIPS\n", "name the same table"),
         ("keys: [id]\n", "keys: [id]\n    order_by: [ts]\n", "on_delete: mark"),
         ("keys: [id]\n", "keys: [id]\n    on_delete: mark\n    order_by: [ts]\n", "tombstones have no ts"),

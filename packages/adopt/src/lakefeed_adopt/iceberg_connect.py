@@ -93,7 +93,7 @@ def read_connect_position(source: KafkaSource, group: str, table: Table, line: S
         raise ResourceMissing(
             f"the consumer group {sink.group} has no offsets, and the control topic has no events of it",
             where=source.bootstrap_servers,
-            hint="name the cluster whose topics the sink has read",
+            hint="correct source.kafka: name the cluster whose topics the sink has read",
         )
     return OtherPosition(
         offsets=offsets,
@@ -113,7 +113,8 @@ def _sink(table: Table, line: Sequence[Snapshot], group: str, topics: Iterable[s
         what = "no snapshot of the table was committed by Iceberg's sink for Kafka Connect"
         hint = "the table has no rows of this sink: run the feed from the topics' first records, without adopt"
         if names:
-            what, hint = f"no snapshot was committed by a sink of the group {group}", f"there is {', '.join(names)}"
+            what = f"no snapshot was committed by a sink of the group {group}"
+            hint = f"the table has commits of {', '.join(names)}"
         raise ResourceMissing(what, where=name, hint=hint)
     if len(chosen) > 1:
         raise ConfigError(

@@ -45,7 +45,9 @@ class RowColumns:
         listed = [name.strip() for name in given.split(",")]
         missing = [name for name in listed if name not in have]
         if missing or len(listed) not in (2, 3):
-            what = f"the table has no column {missing[0]}" if missing else f"'{given}' has not two or three names"
+            what = (
+                f"the table has no column {missing[0]}" if missing else f"'{given}' does not name two or three columns"
+            )
             hint = "name the columns for topic, partition and offset, as in --offset-columns topic,partition,offset"
             raise ConfigError(what, where="--offset-columns", hint=hint)
         return cls(table, dict(zip((TOPIC, PARTITION, OFFSET)[-len(listed) :], listed, strict=True)))

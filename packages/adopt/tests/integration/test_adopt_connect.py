@@ -253,7 +253,7 @@ def test_a_feed_takes_a_table_over_from_a_sink_and_returns_it(lake: SparkSession
     take_over(pipeline, lake, f"iceberg-connect:{sink.group}")
     assert pipeline.run(spark=lake, once=True).rows == 60
     assert_each_once(feed, pipeline, 160)
-    with pytest.raises(ResourceMissing, match=r"there is .*\.control\.connect-"):
+    with pytest.raises(ResourceMissing, match=r"the table has commits of .*\.control\.connect-"):
         plan(feed.pipeline(name=f"{feed.name}b", decode=DECODE, checkpoint=""), "iceberg-connect:other")
     # After an export, the sink continues in the same table.
     target = ExportTarget.parse(f"group:{sink.group}")

@@ -161,10 +161,10 @@ class QueryPanel(Model):
             yield ConfigProblem("columns is for a view or a table, not for sql", key="columns", hint=hint)
         if seconds_of(self.every) < (least := LEAST_SECONDS[given[0]]):
             what = f"a query of a {given[0]} every {self.every} would cost too much"
-            yield ConfigProblem(what, key="every", hint=f"every: {least} seconds, or more")
+            yield ConfigProblem(what, key="every", hint=f"write every: {least} seconds, or more")
         if seconds_of(self.time_limit) > 600:
             what = f"a query may take 10 minutes at most, not {self.time_limit}"
-            yield ConfigProblem(what, key="time_limit", hint="time_limit: 10 minutes")
+            yield ConfigProblem(what, key="time_limit", hint="write time_limit: 10 minutes")
 
     @property
     def series(self) -> list[str]:
@@ -269,14 +269,14 @@ class Dashboard(Block):
                 hint = "add users or tokens, or listen on 127.0.0.1"
                 yield ConfigProblem(f"on {self.host} the dashboard requires a login", key="host", hint=hint)
             if self.tls is None and not self.behind_proxy:
-                hint = "tls: {certificate: ..., key: ...}; or behind_proxy: true if a proxy serves HTTPS"
+                hint = "write tls: {certificate: ..., key: ...}; or behind_proxy: true if a proxy serves HTTPS"
                 what = f"on {self.host} passwords and tokens would cross the network as plain text"
                 yield ConfigProblem(what, key="host", hint=hint)
         if self.behind_proxy and not self.has_login:
             what = "a dashboard behind a proxy is public, so it requires a login"
             yield ConfigProblem(what, key="behind_proxy", hint="add users or tokens")
         if self.behind_proxy and self.public_url is None:
-            hint = "public_url: https://the-name-of-the-proxy"
+            hint = "write public_url: https://the-name-of-the-proxy"
             yield ConfigProblem("behind_proxy requires public_url", key="behind_proxy", hint=hint)
         for key, named in (("users", self.users), ("tokens", self.tokens)):
             names = [each.name for each in named]

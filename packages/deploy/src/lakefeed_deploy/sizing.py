@@ -171,7 +171,10 @@ class FeedLoad:
             raise ConfigError(what, where=config.name, hint=hint)
         listed = config.source.kafka.topics
         if topics is None and listed is None:
-            what, hint = "topics_pattern does not show the number of topics", "give it, for example --topics 1000"
+            what, hint = (
+                "topics_pattern does not show the number of topics",
+                "give the number, for example --topics 1000",
+            )
             raise ConfigError(what, where=config.name, hint=hint)
         topics = topics or len(listed or ())
         if partitions is not None and partitions < topics:

@@ -50,8 +50,8 @@ class IndexDocuments:
             raise ConfigError(
                 f"the rows lack {missing[0]}: with mode: append, the position of its record gives a document its id",
                 where=f"{self._sink.where}, columns {', '.join(rows.names)}",
-                hint=f"decode.metadata: [topic, partition, offset], and SELECT {', '.join(POSITION_COLUMNS)}, …; or "
-                "mode: upsert with keys",
+                hint=f"write decode.metadata: [topic, partition, offset], and SELECT {', '.join(POSITION_COLUMNS)}, …; "
+                "or mode: upsert with keys",
             )
 
     def require_records(self, rows: DataFrame, *, stateful: bool) -> None:

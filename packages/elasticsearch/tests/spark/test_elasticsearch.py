@@ -323,7 +323,7 @@ def test_unsuitable_indexes_are_refused(shop: SearchFeed) -> None:
     actions = [{"add": {"index": each, "alias": alias}} for each in (shop.index, other)]
     shop.server.ask("POST", "/_aliases", {"actions": actions})
     shop.index, before = alias, shop.index
-    refused("stands for 2 indexes")
+    refused("is an alias of 2 indexes")
     shop.server.ask("DELETE", f"/{before}")
     shop.land(shop.started(), shop.rows(2))
     assert len(shop.documents()) == 2

@@ -27,7 +27,7 @@ LOGIN = {"username": "feeder", "password": "s3cret"}
         ({"username": "feeder"}, "belong together"),
         ({"api_key": "s3cret", **LOGIN}, "two logins"),
         ({"mode": "upsert"}, "requires keys"),
-        ({"keys": ["id"]}, "is for mode: upsert"),
+        ({"keys": ["id"]}, "needs mode: upsert"),
         ({"mode": "upsert", "keys": ["kafka_offset"]}, "cannot be a key"),
         ({"mode": "overwrite"}, "Input should be 'append' or 'upsert'"),
         ({"indx": "hits"}, "Extra inputs"),
@@ -69,4 +69,4 @@ def test_mistakes_in_a_pipeline_file_are_explained(reading: Reader, block: str, 
 def test_append_refuses_a_source_without_offsets(reading: Reader) -> None:
     text = "name: t\nsource: {rate: {rows_per_second: 1}}\ncheckpoint: s3a://lake/t\nsink: "
     _, problems = reading(text + "{elasticsearch: {url: http://s:9200, index: hits}}\n")
-    assert "rows of rate have none" in problems[0].what
+    assert "rows of rate have no offset" in problems[0].what

@@ -89,7 +89,7 @@ class JdbcLayout:
                 raise ConfigError(
                     f"the table's engine {engine} has no transactions, so readers would see parts of batches",
                     where=self._sink.where,
-                    hint=f"ALTER TABLE {self._name} ENGINE=InnoDB",
+                    hint=f"run ALTER TABLE {self._name} ENGINE=InnoDB",
                 )
         if not self._keys:
             return
@@ -98,7 +98,7 @@ class JdbcLayout:
             raise ConfigError(
                 f"no unique index of the table has exactly the keys: {listed}",
                 where=self._sink.where,
-                hint=f"ALTER TABLE {self._name} ADD UNIQUE ({listed}); or name other keys",
+                hint=f"run ALTER TABLE {self._name} ADD UNIQUE ({listed}); or name other keys",
             )
         have = self.have()
         for key in self._keys:
@@ -108,7 +108,8 @@ class JdbcLayout:
                     f"the database ignores the case of the key {column.name} ({column.collation}), so different keys "
                     "would share a row",
                     where=self._sink.where,
-                    hint=f"ALTER TABLE {self._name} MODIFY {column.name} {column.declared} COLLATE utf8mb4_nopad_bin",
+                    hint=f"run ALTER TABLE {self._name} MODIFY {column.name} {column.declared} "
+                    "COLLATE utf8mb4_nopad_bin",
                 )
 
     def have(self) -> dict[str, DatabaseColumn]:

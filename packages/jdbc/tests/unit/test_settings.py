@@ -21,7 +21,7 @@ BLOCK = {"url": "jdbc:postgresql://db/shop", "user": "feeder", "password": "s3cr
         ({"table": "{topic}"}, "pattern"),
         ({"table": "lakefeed_commits"}, "the ledger's"),
         ({"mode": "upsert"}, "requires keys"),
-        ({"keys": ["id"]}, "is for mode: upsert"),
+        ({"keys": ["id"]}, "needs mode: upsert"),
         ({"mode": "upsert", "keys": ["id"], "order_by": ["at"]}, "on_delete: mark"),
         ({"tabel": "rows"}, "Extra inputs"),
     ],

@@ -50,7 +50,7 @@ def test_all_mistakes_of_the_block_are_reported_at_once(reading: Reader) -> None
     _, found = reading(GOOD.replace("checkpoint:", f"sinks:\n  a: {block}\ncheckpoint:"))
     what = {each.key: each.what for each in found}
     assert sorted(what) == ["sinks.a.jdbc.keys", "sinks.a.jdbc.url", "sinks.a.jdbc.user"]
-    assert "is for mode: upsert" in what["sinks.a.jdbc.keys"]
+    assert "needs mode: upsert" in what["sinks.a.jdbc.keys"]
     assert "no address" in what["sinks.a.jdbc.url"]
     assert "expects text; found nothing" in what["sinks.a.jdbc.user"]
 

@@ -82,7 +82,7 @@ class Home:
             raise ConfigError(
                 f"the home of the local stack cannot be written: {error.strerror}",
                 where=str(self.root),
-                hint="choose another with --home or LAKEFEED_HOME",
+                hint="choose another folder with --home or LAKEFEED_HOME",
             ) from error
 
     def erase(self) -> None:

@@ -162,7 +162,7 @@ def _static(name: str, table: StaticTable, rows: CaseTable | None, folder: Path)
     raise ConfigError(
         f"the transform joins with {name}, and the tests have no rows for this table",
         where=f"transform.tables.{name}",
-        hint=f"tests: {{tables: {{{name}: {{schema_ddl: …, rows: […]}}}}}}",
+        hint=f"write tests: {{tables: {{{name}: {{schema_ddl: …, rows: […]}}}}}}",
     )
 
 

@@ -123,7 +123,9 @@ def run_files(pipeline: Path, files: Sequence[CaseFile], *, names: Sequence[str]
     began = time.monotonic()
     known = [name for file in files for name in file.cases]
     if unknown := next((name for name in names if name not in known), None):
-        raise ConfigError(f"there is no case '{unknown}'", where=str(pipeline), hint=f"there are {', '.join(known)}")
+        raise ConfigError(
+            f"there is no case '{unknown}'", where=str(pipeline), hint=f"the cases are {', '.join(known)}"
+        )
     results = []
     with CaseRunner(files[0].config, folder=pipeline.absolute().parent) as runner:
         for file in files:

@@ -138,7 +138,7 @@ def test_protobuf_messages_without_a_header_are_encoded_with_the_schema_file(run
 
 def test_the_hint_for_an_unknown_field_names_decode_protobuf_message(run: Run) -> None:
     pipeline = PROTOBUF.replace(", message: nyc.Trip", "")
-    with pytest.raises(ConfigError, match=r"it has name, is_paid; .* decode.protobuf.message names another"):
+    with pytest.raises(ConfigError, match=r"the schema has name, is_paid; .* decode.protobuf.message names another"):
         run(pipeline + "    wrong:\n      records:\n        - {value: {zone: A}}\n")
 
 

@@ -182,7 +182,7 @@ def _with_rows(
         raise ConfigError(
             f"rows cannot be deleted by their offsets: {why}",
             where=".".join(table.name()),
-            hint="--keep-rows lets the table have two rows of the records; decode: {metadata: [topic, partition, "
+            hint="--keep-rows keeps the old rows beside the new ones; decode: {metadata: [topic, partition, "
             "offset]} stores the offsets of new rows",
         )
     where = rows_where(spans, columns=columns)

@@ -155,7 +155,7 @@ def plan_moves(
             raise ResourceMissing(f"there is no partition {name}", hint="lakefeed topics show lists the partitions")
         if ids.get(topic, described.topic_id) != described.topic_id:
             raise RecordsLost(
-                f"{topic} was recreated: its id was {ids[topic]}, and is {described.topic_id}",
+                f"the topic {topic} was recreated: its id was {ids[topic]}, and is now {described.topic_id}",
                 hint="lakefeed run pipeline.yaml --accept-loss resumes with the new topic",
             )
         if not there.start_offset <= to <= there.end_offset:

@@ -90,7 +90,7 @@ def merge_schemas(reader: str, writer: str, *, grow: bool = True, times_are_numb
     try:
         require_bounded(after)
     except ConfigError as beyond:
-        raise SchemaIncompatible(f"after the merge, {beyond.what}", hint=beyond.hint) from None
+        raise SchemaIncompatible(f"after the merge with the writer's schema, {beyond.what}", hint=beyond.hint) from None
     return SchemaMerge(schema=schema_json(after), changes=differences(before, after), left_out=left_out)
 
 

@@ -219,7 +219,7 @@ def require_own_types(table: str, schema: Schema) -> None:
         raise ConfigError(
             f"the identifier fields of the table, {', '.join(named)}, are required, and columns of a feed are optional",
             where=f"table {table}",
-            hint=f"ALTER TABLE … DROP IDENTIFIER FIELDS {', '.join(named)}",
+            hint=f"run ALTER TABLE … DROP IDENTIFIER FIELDS {', '.join(named)}",
         )
 
 

@@ -161,7 +161,7 @@ def _read(path: Path, overrides: Sequence[str]) -> tuple[Kubernetes, Reading, Pi
     block = None if declared is None else declared.block(Deploy)
     if block is None:
         raise_first_error(alone.problems)
-        hint = f"deploy: {{kubernetes: {{image: …}}}}; {page_command('deploy-on-kubernetes')} has a whole one"
+        hint = f"write deploy: {{kubernetes: {{image: …}}}}; {page_command('deploy-on-kubernetes')} has a whole block"
         raise ConfigError("the pipeline file has no block deploy", where=str(path), hint=hint)
     if any(problem.key.startswith("deploy") for problem in errors_of(alone.problems)):
         raise_first_error(alone.problems)  # The second read needs a valid deploy block.
@@ -216,7 +216,7 @@ def _ports(config: PipelineConfig) -> Iterator[tuple[str, int]]:
     ui = config.spark_ui
     if ui is not None and not ui.is_local:
         if ui.port == 0:
-            raise ConfigError("a service needs a fixed port", where="spark_ui.port", hint="spark_ui.port: 4040")
+            raise ConfigError("a service needs a fixed port", where="spark_ui.port", hint="write spark_ui.port: 4040")
         yield "spark-ui", ui.port
 
 

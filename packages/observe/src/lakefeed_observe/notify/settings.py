@@ -129,7 +129,7 @@ class Mail(Model):
             yield ConfigProblem("user and password belong together", key="user", hint="give both or none")
         if self.security == "none" and self.password is not None:
             what = "the password would cross the network as plain text"
-            yield ConfigProblem(what, key="security", hint="security: starttls, or tls")
+            yield ConfigProblem(what, key="security", hint="write security: starttls, or tls")
 
     @property
     def server_port(self) -> int:
@@ -154,18 +154,18 @@ class Command(Model):
             is_option = argument.startswith("-") and SECRET_KEY.search(argument.partition("=")[0].lstrip("-"))
             if is_option or redacted(argument) != argument:
                 what = "an argument is a secret, and every user of the machine can read arguments"
-                yield ConfigProblem(what, key="run", hint="environment: {NAME: ${NAME}}, which the program reads")
+                yield ConfigProblem(what, key="run", hint="write environment: {NAME: ${NAME}}, which the program reads")
                 break
         if any("\0" in argument for argument in self.run) or not self.run[0]:
             what = "the program's name is empty, or an argument has a zero byte"
-            yield ConfigProblem(what, key="run", hint="run: [program, argument, …]")
+            yield ConfigProblem(what, key="run", hint="write run: [program, argument, …]")
         for name in self.environment:
             if not re.fullmatch(_VARIABLE, name):
                 hint = "a variable's name has letters, digits and underscores"
                 yield ConfigProblem(f"'{name}' is no name of a variable", key="environment", hint=hint)
         if seconds_of(self.timeout) > 300:
             what = f"a command may run for 5 minutes at most, not {self.timeout}"
-            yield ConfigProblem(what, key="timeout", hint="timeout: 5 minutes")
+            yield ConfigProblem(what, key="timeout", hint="write timeout: 5 minutes")
 
 
 class NotifyTarget(OneOf):

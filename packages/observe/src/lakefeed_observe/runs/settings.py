@@ -31,7 +31,7 @@ class Runs(Block):
     def problems(self, config: PipelineBlocks) -> Iterator[ConfigProblem]:
         if self.keep == "checkpoint" and config.resumes_by_ledger:
             what = "keep: checkpoint stores traces beside the checkpoint, but this feed has no checkpoint"
-            yield ConfigProblem(what, hint="keep: local")
+            yield ConfigProblem(what, hint="write keep: local")
 
 
 def runs_of_file(config: PipelineBlocks) -> Runs:

@@ -43,7 +43,7 @@ COMMAND = "  targets: {own: {command: {run: [page]}}}\n"
             "  targets: {own: {mail: {host: h, security: none, user: u, password: '${THE_SECRET}', from: a@b.c, "
             "to: [a@b.c]}}}\n",
             "the password would cross the network as plain text",
-            "security: starttls, or tls",
+            "write security: starttls, or tls",
         ),
         (
             "  targets: {own: {command: {run: [page, --token=abc]}}}\n",

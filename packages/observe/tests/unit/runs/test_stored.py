@@ -90,4 +90,4 @@ def test_keep_checkpoint_is_refused_without_a_checkpoint(tmp_path: Path) -> None
     _, found = problems(path, environment=ENVIRONMENT)
     [problem] = found
     assert "beside the checkpoint, but this feed has no checkpoint" in problem.what
-    assert (problem.key, problem.hint) == ("runs", "keep: local")
+    assert (problem.key, problem.hint) == ("runs", "write keep: local")
