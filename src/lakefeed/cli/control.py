@@ -54,7 +54,7 @@ class FeedTarget:
 def find(target: str, overrides: tuple[str, ...], url: str | None, token_file: Path | None) -> FeedTarget:
     """Return the feed of a name or a pipeline file, with its driver.
 
-    Raises a ResourceMissing if there is only a name, and no driver on this machine runs a feed of this name.
+    Raises a ResourceMissing if ``target`` is a name, and no driver on this machine runs a feed of this name.
     """
     from lakefeed.monitor.client import FeedServer
     from lakefeed.operations.control import ANSWER_SECONDS, RunningFeed, running_feed, running_feed_named

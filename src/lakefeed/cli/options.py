@@ -138,7 +138,7 @@ def decode_block_of(text: str, registry: str | None) -> dict[str, Any]:
 
 
 def refuse_options_of_topics(decode: str | None, registry: str | None, bootstrap_servers: str | None) -> None:
-    """Raise a ConfigError if one of the options is given: a pipeline file has settings instead."""
+    """Raise a ConfigError if one of the options is given, because a pipeline file has these settings itself."""
     options = {"--decode": decode, "--registry": registry, "--bootstrap-servers": bootstrap_servers}
     for option, given in options.items():
         if given is not None:
@@ -221,7 +221,7 @@ def parts_of(declared: lakefeed.Pipeline, topic: str | None) -> list[lakefeed.Pi
 
 
 def one_part_of(declared: lakefeed.Pipeline, topic: str | None) -> lakefeed.Pipeline:
-    """Return the pipeline of one table; raise a usage error if there are several and no topic is given."""
+    """Return the pipeline of one table; raise a usage error if there are several tables and no topic is given."""
     if topic is None and declared.config.has_many_tables:
         raise click.UsageError("this pipeline has a table for each topic: choose one with --topic")
     return declared.of_topic(topic) if topic is not None else declared

@@ -35,7 +35,7 @@ def is_json() -> bool:
 
 
 def is_json_output(argv: list[str]) -> bool:
-    """Return whether errors must be JSON, because a command line that click may not have parsed has --output json."""
+    """Return whether a command line, perhaps not parsed by click yet, has --output json, so that errors are JSON."""
     return "--output=json" in argv or any(pair == ("--output", "json") for pair in itertools.pairwise(argv))
 
 

@@ -40,7 +40,7 @@ class Model(BaseModel):
     )
 
     def _contradictions(self) -> Iterator[str | ConfigProblem]:
-        """Yield a problem for each contradiction in the block; the block's name is added to a plain text."""
+        """Yield a problem for each contradiction in the block; the block's name is added to problems that are texts."""
         return iter(())
 
     @model_validator(mode="after")

@@ -55,7 +55,7 @@ def missing_columns(config: PipelineBlocks, columns: Sequence[str] | None = None
 
 
 def refused_columns(config: PipelineBlocks) -> Iterator[Problem]:
-    """Yield the sinks' problems with columns that the file declares in DDL; none with a transform, which may cast."""
+    """Yield the sinks' problems with columns that the file declares in DDL, unless a transform may change columns."""
     decode, source = config.decode, config.source
     given = None if decode.envelope else decode.declaring
     declared = {f"decode.{decode.kind}": given, "source.files": source.files, "source.format": source.format}

@@ -177,7 +177,7 @@ class IcebergSinkConfig(SinkConfig):
 
     @property
     def stored_files(self) -> SinkFiles:
-        """Data files; a commit also writes a manifest, the manifest list and the metadata file."""
+        """The data files of a batch, whose commit also writes a manifest, the manifest list and the metadata file."""
         merges, is_partitioned = self.mode == "upsert", bool(self.partition_by)
         return SinkFiles(
             merges=merges,

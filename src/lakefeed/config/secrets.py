@@ -88,7 +88,7 @@ def keeps_secrets(annotation: Any) -> bool:
 
 @dataclass(frozen=True)
 class SecretsGoElsewhere:
-    """Marks the values of a block with free keys as public; ``hint`` says where a secret belongs; ``{}`` is its key."""
+    """Marks values under free keys as public; ``hint`` says where a secret belongs; ``{}`` in it stands for the key."""
 
     hint: str
 

@@ -298,7 +298,7 @@ class PathSinkConfig(SinkConfig):
 
     @property
     def stored_files(self) -> SinkFiles:
-        """Files; a batch also writes ``_spark_metadata/N``."""
+        """The files of a batch, which also writes ``_spark_metadata/N``."""
         return SinkFiles(is_partitioned=bool(self.partition_by), commit_puts=1, commit_name="1 of the log")
 
     @property

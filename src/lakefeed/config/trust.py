@@ -119,7 +119,7 @@ def forget() -> None:
 
 
 def current() -> Certificates:
-    """Return the authorities that clients of this process trust besides the system's, and their certificate and key.
+    """Return the authorities that this process trusts besides the system's, and this process's certificate and key.
 
     Raises:
         ConfigError: a file cannot be read, or has no certificate or key; its ``where`` names the setting.

@@ -23,7 +23,7 @@ from lakefeed.records.sources.kafka import SourceTopics
 _log = logging.getLogger(__name__)
 
 MOST_END_SECONDS = 90.0
-"""The longest time that the end of a run waits for followers; the retries of an alert may take a minute."""
+"""The longest time that the end of a run waits for followers, because the retries of an alert may take a minute."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,7 @@ _TAGS = {f"tag:yaml.org,2002:{kind}" for kind in _KINDS}
 # Values of this form stay text: YAML 1.1 reads 1:30 as 90 and 010 as 8, but YAML 1.2 reads a text and the number 10.
 _YAML_1_1 = re.compile(r"[-+]?(?:[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?|0[0-7]+)")
 _MOST_BYTES = 64 << 20
-"""The largest size of a file that a setting names: schemas and certificates are small."""
+"""The largest size of a file that a setting names, because schemas and certificates are small."""
 # Limits the size to which aliases can expand a document.
 _MAX_NODES = 20_000
 
@@ -125,7 +125,7 @@ class Document:
         return Location(file="pipeline", line=None, column=None)
 
     def problem(self, place: Place, what: str, hint: str | None = None, *, key: bool = False) -> Problem:
-        """Return a problem of the setting ``place``, located at its value or with ``key`` at its key."""
+        """Return a problem of the setting ``place``, located at the setting's value, or with ``key`` at its key."""
         return _at(self.locate(place, key=key), Problem(what=what, key=dotted(place), hint=hint))
 
     def located(self, problem: Problem) -> Problem:

@@ -124,7 +124,7 @@ class _Repair:
         """The places whose value is wrong by itself, not only by a rule of the block around it."""
 
     def causes(self, problem: Problem) -> bool:
-        """Return whether a replacement causes a problem: then the problem vanishes with another valid value there."""
+        """Return whether a replacement causes a problem: another valid value at its place makes the problem vanish."""
         key, before = tuple(problem.key.split(".")) if problem.key else (), self.values
         for place in self.wrong:
             name = ".".join(map(str, place))
