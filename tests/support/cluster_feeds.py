@@ -117,6 +117,6 @@ def marked(marks: Path) -> int:
 
 
 def assert_each_row_once(feed: Feed, file: Path, rows: list[dict[str, Any]], environment: Mapping[str, str]) -> None:
-    """Check that the table has each row once, by reading it and by ``lakefeed verify``."""
+    """Check that the table has each row once: read the table, and run ``lakefeed verify``."""
     assert sorted(feed.rows(), key=lambda row: row["id"]) == rows
     lakefeed("verify", file, environment=environment)

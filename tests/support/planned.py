@@ -45,7 +45,7 @@ def ride(number: int, zone: str = "zone") -> dict[str, Any]:
 
 
 class Planned:
-    """A feed of three partitions that is planned and run."""
+    """A feed of three partitions that a test plans and runs."""
 
     def __init__(self, lake: SparkSession, feed: Feed) -> None:
         self.lake, self.feed = lake, feed

@@ -144,7 +144,7 @@ class OpenTransaction:
     values: list[tuple[int, bytes, bool]]
 
     def commit(self) -> None:
-        """Commit the transaction; its records must now become rows."""
+        """Commit the transaction; expect its records to become rows from now on."""
         self.producer.commit_transaction(30)
         self.workload.never.difference_update(number for number, _, _ in self.values)
         self.workload._expect(self.values)

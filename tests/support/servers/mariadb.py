@@ -62,7 +62,7 @@ def mariadb() -> Iterator[MariaDB]:
             f"--socket={folder / 'data' / 'sock'}",
             "--skip-name-resolve",
             "--innodb-buffer-pool-size=64M",
-            # The operating system keeps written data when the server is killed, and no test cuts the power.
+            # Do not flush at each commit: written data survives a kill of the server, and no test cuts the power.
             "--innodb-flush-log-at-trx-commit=2",
             "--performance-schema=OFF",
             # Without this option, each start would create an RSA key, which takes up to half a minute.

@@ -80,7 +80,7 @@ def mysql() -> Iterator[MySQL]:
             "--skip-name-resolve",
             "--disable-log-bin",
             "--innodb-buffer-pool-size=64M",
-            # The operating system keeps written data when the server is killed, and no test cuts the power.
+            # Do not flush at each commit: written data survives a kill of the server, and no test cuts the power.
             "--innodb-flush-log-at-trx-commit=2",
             "--performance-schema=OFF",
         ]

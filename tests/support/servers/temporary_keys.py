@@ -49,7 +49,7 @@ class Issued:
 
 @dataclass
 class KeyService:
-    """Issues keys like an instance's metadata service, a container's, STS, and a credential process.
+    """Issues keys as the metadata services of instances and containers, STS, and a credential process do.
 
     Attributes:
         seconds: how long keys are valid.

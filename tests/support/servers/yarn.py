@@ -179,7 +179,7 @@ class Yarn:
         ]
         environment = {
             "PATH": os.pathsep.join([str(self.python.parent), "/usr/bin", "/bin"]),
-            # A container's start script calls {{JAVA_HOME}}/bin/java.
+            # The start script of a container calls {{JAVA_HOME}}/bin/java, so containers need this variable.
             "JAVA_HOME": str(java.parent.parent),
             **guardian.mark(),
         }

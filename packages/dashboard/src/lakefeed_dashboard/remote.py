@@ -270,7 +270,7 @@ def _row(listed: Document) -> Document | None:
 
 
 def _other_name(name: str, row: Document, known: _Known, taken: set[str]) -> str:
-    """Return the feed's name followed by its driver's address or process, for a name that another feed has taken."""
+    """Return a unique name for a feed whose name is taken: the name, then the address or process of the driver."""
     driver = row.get("driver")
     process = driver.get("pid") if isinstance(driver, Mapping) else None
     where = urlsplit(known.source.server.url).netloc if known.source.row is None and known.source.server else process

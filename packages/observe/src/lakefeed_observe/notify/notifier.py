@@ -59,7 +59,7 @@ def follow(run: FollowedRun) -> AbstractContextManager[None]:
 
 
 class Notifier:
-    """Watches one monitor for all targets."""
+    """Watches a feed's monitor, and passes the messages that are due to the senders of all targets."""
 
     def __init__(self, settings: Notify, monitor: FeedMonitor, *, memory: Path | None = None) -> None:
         self._monitor = monitor

@@ -154,7 +154,7 @@ _ACTIONS = ("paused", "resumed", "changed", "action", "sink_paused", "sink_resum
 
 
 def new_run_id(began_at: float) -> str:
-    """Return an id; ids sort by the start times of runs."""
+    """Return the id of a new run; the ids of runs sort by their start times."""
     return f"{datetime.fromtimestamp(began_at, UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
 
 
