@@ -97,6 +97,15 @@ def test_branches_of_a_top_level_union_are_columns(probe: Probe) -> None:
     assert second["value"] == [["member0", None], ["member1", [["x", "1"]]]]
 
 
+def test_branches_of_one_short_name_keep_their_columns_if_their_order_changes(probe: Probe) -> None:
+    a, b = ({**A, "name": "Ev", "namespace": f"shop.{at}", "fields": [{"name": at, "type": "int"}]} for at in "ab")
+    first, second = record(["null", a, b]), record(["null", b, a])
+    options = {"writer-schema": second, "reader-schema": merge_schemas(first, second).schema}
+    of_b, of_a = probe.decode(options, [b"\2\2", b"\4\4"])
+    assert of_b["value"] == [["u", [["member0", None], ["member1", [["b", "1"]]]]]]
+    assert of_a["value"] == [["u", [["member0", [["a", "2"]]], ["member1", None]]]]
+
+
 @pytest.mark.parametrize("name", UNIONS)
 def test_table_gets_the_columns_of_an_added_branch(probe: Probe, name: str) -> None:
     union, branches = UNIONS[name]

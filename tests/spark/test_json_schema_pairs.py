@@ -11,6 +11,7 @@ from jsonschema import Draft202012Validator
 
 from lakefeed.records.decode.json_schema import NAME, avro_schema
 from lakefeed.records.schema.avro import ANY
+from lakefeed.records.schema.merge import merge_schemas
 from tests.support.probe import Probe
 
 pytestmark = pytest.mark.quick
@@ -256,3 +257,11 @@ def test_values_are_accepted_and_decoded_as_by_the_library_jsonschema(probe: Pro
     counts = [holds(probe, seed) for seed in range(first, first + count)]
     assert sum(right for right, _ in counts) > 4 * count
     assert sum(wrong for _, wrong in counts) > 2 * count
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_text_and_a_choice_of_types_are_read_as_text(probe: Probe, order: int) -> None:
+    kinds = [{"type": "string"}, {"oneOf": [{"type": "string"}, {"type": "integer"}]}][::order]
+    one, two = (avro_schema(json.dumps({"type": "object", "properties": {"v": each}})) for each in kinds)
+    options = {"format": "json", "reader-schema": merge_schemas(one, two, times_are_numbers=False).schema}
+    assert [each["value"] for each in probe.decode(options, [b'{"v":7}', b'{"v":"x"}'])] == [[["v", "7"]], [["v", "x"]]]

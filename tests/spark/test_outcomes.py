@@ -1,5 +1,6 @@
 """A batch is refused by the counts of its records before any of its rows is visible, in a table and in files."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,11 @@ from pyspark.sql import functions as sf
 from lakefeed.clients.spark import jvm
 from lakefeed.ledger.outcomes import RECORD, BatchOutcomes, Counts, OverBudget, SchemasMissing, Stopped
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, COUNTS, Commit
-from lakefeed.records.decode import Json, RecordPolicy, classify, decoded
+from lakefeed.records.decode import ConfluentJson, DecodeSpec, Json, RecordPolicy, classify, decoded
+from lakefeed.records.decode.json_schema import avro_schema
 from lakefeed.records.decode.verdict import DEAD_LETTER, ROW, SKIPPED, STOP
 from tests.support.feed_table import FEED, Table, refused, span
+from tests.support.registry_in_a_thread import RegistryInAThread
 
 RECORDS = 10
 Limit = Callable[[BatchOutcomes], None]
@@ -121,11 +124,12 @@ def test_records_with_json_fields_without_a_column_are_counted_and_the_first_fie
         b'{"id": "no number", "more": 5}',
     ]
 
-    def left_out(*documents: bytes) -> tuple[int, str]:
+    json_of = Json(schema="id BIGINT, inner STRUCT<a: INT>, list ARRAY<STRUCT<c: INT>>")
+
+    def left_out(*documents: bytes, spec: DecodeSpec = json_of) -> tuple[int, str]:
         rows = [("t", 0, at, None, document) for at, document in enumerate(documents)]
         columns = "topic STRING, partition INT, offset BIGINT, key BINARY, value BINARY"
         records = spark.createDataFrame(rows, columns).coalesce(1)
-        spec = Json(schema="id BIGINT, inner STRUCT<a: INT>, list ARRAY<STRUCT<c: INT>>")
         with BatchOutcomes(spark) as outcomes:
             policy = RecordPolicy(on_error="dead_letter")
             outcomes.accepted(classify(decoded(records, spec), policy)).write.format("noop").mode("overwrite").save()
@@ -139,3 +143,9 @@ def test_records_with_json_fields_without_a_column_are_counted_and_the_first_fie
     # Of several fields, the one whose name differs from a column only in case is named: it is the likeliest mistake.
     assert left_out(b'{"more": 1, "inner": {"A": 1}, "ID": 4}') == (1, "inner.A (the column is a)")
     assert left_out(values[3]) == (0, "")
+    # The additional properties of a JSON Schema that has properties, too, get no column.
+    schema = {"properties": {"id": {"type": "integer"}}, "additionalProperties": {"type": "string"}}
+    with RegistryInAThread() as registry:
+        registry.schemas[7] = {"schema": json.dumps(schema), "schemaType": "JSON"}
+        beside = ConfluentJson(registry_url=registry.url, reader_schema=avro_schema(json.dumps(schema)))
+        assert left_out(b'\0\0\0\0\7{"id": 1, "more": "x"}', b'\0\0\0\0\7{"id": 2}', spec=beside) == (1, "more")

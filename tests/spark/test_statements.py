@@ -10,6 +10,9 @@ from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.spark.jvm import function_catalog
 from lakefeed.clients.spark.session import copy_of
 from lakefeed.clients.spark.statements import Statement, expression, run
+from lakefeed.config.transform import Transform
+from lakefeed.errors import ConfigError
+from lakefeed.records.transform.steps import TransformSteps
 
 TEXTS = (
     *(
@@ -63,3 +66,10 @@ def test_no_variable_is_replaced_in_the_schema_of_a_decoder(session: SparkSessio
     catalog = function_catalog(session, "io.lakefeed.decode.DecodeCatalog", options)
     decoded = session.range(1).select(sf.call_function(f"{catalog}.decode", sf.lit(b"{}")).alias("decoded"))
     assert decoded.collect()[0].decoded.value.s == "${env:HOME}"
+
+
+def test_a_transform_that_reads_another_view_is_told_the_name_of_the_rows(spark: SparkSession) -> None:
+    steps = TransformSteps(Transform(sql="SELECT id FROM `topic-of-trips`"), view="trips")
+    with pytest.raises(ConfigError, match="does not fit the rows") as refused:
+        steps(spark.range(1))
+    assert (refused.value.hint or "").startswith("read the rows by the view's name: FROM trips; ")

@@ -230,10 +230,10 @@ def _driver_rows(feed: LiveStatus) -> Iterator[tuple[str, str]]:
             yield "restarts", f"{progress.restarts:,} within the run"
         if progress.totals.dead_letters:
             yield "dead letters", f"{progress.totals.dead_letters:,} of this run"
-        if left_out := progress.totals.left_out:
-            yield "left out", f"JSON fields without a column, of {counted(left_out, 'record')} of this run"
         for reason in progress.last_dead_letters:
             yield "newest batch", f"{counted(reason.count, 'time')} {one_line(reason.reason)}"
+        if left_out := progress.totals.left_out:
+            yield "left out", f"JSON fields without a column, of {counted(left_out, 'record')} of this run"
         for sink, why in progress.paused_sinks.items():
             yield "waits", f"the sink {one_line(sink)}: {one_line(why)}"
     if (error := feed.last_error) is not None:

@@ -10,7 +10,7 @@ import pytest
 
 from lakefeed.errors import DecodeError, DriverReplaced, ErrorBudgetExceeded
 from lakefeed.feed.batch_reader import PlannedRestart
-from lakefeed.feed.batch_writer import BatchWriter, Committed
+from lakefeed.feed.batch_writer import BatchWriter, Committed, LeftOutFields
 from lakefeed.ledger.outcomes import Counts, OverBudget, Reason, SchemasMissing, Stopped
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
@@ -178,3 +178,16 @@ def test_a_replaced_driver_does_not_report_a_batch_of_the_new_driver(
     with pytest.raises(DriverReplaced):
         replace(writer, fence="1 own").write(BATCH, RANGES, 0)
     assert replace(writer, fence="2 other").write(BATCH, RANGES, 0).replayed
+
+
+def test_a_field_without_a_column_is_noted_at_the_first_record_and_at_100_times_as_many() -> None:
+    fields = LeftOutFields()
+
+    def notes(left_out: int) -> list[str]:
+        outcomes: Any = SimpleNamespace(counts=Counts(left_out=left_out), left_out_field="inner.b")
+        return list(fields.notes(outcomes))
+
+    [first] = notes(2)
+    assert first == "the JSON field inner.b has no column and is left out; 2 records of this run have such fields"
+    assert [len(notes(each)) for each in (0, 197, 1, 0, 19_799)] == [0, 0, 1, 0, 0]
+    assert "; 20,000 records of this run" in notes(1)[0]

@@ -1,9 +1,9 @@
-"""``topics produce`` refuses contradictory options before it starts Spark."""
+"""``topics produce`` refuses contradictory options and missing files before it starts Spark."""
 
 import pytest
 from click.testing import CliRunner
 
-from lakefeed.errors import ConfigError
+from lakefeed.errors import UserError
 from lakefeed_local.produce_command import produce
 
 
@@ -23,8 +23,9 @@ from lakefeed_local.produce_command import produce
         (["--file", "a.csv", "--bootstrap-servers", "b:1", "--header", "=x"], "not KEY=VALUE"),
         (["--file", "a.csv", "--bootstrap-servers", "b:1", "--set", "kafka.acks=0"], "idempotent"),
         (["--file", "a.csv", "--bootstrap-servers", "b:1", "--set", "kafka.lingerms=1"], "unknown Kafka producer"),
+        (["--file", "no-folder/*.csv", "--bootstrap-servers", "b:1"], "there is no such file or folder"),
     ],
 )
-def test_contradictory_options_are_refused(arguments: list[str], what: str) -> None:
-    with pytest.raises(ConfigError, match=what):
+def test_contradictory_options_and_missing_files_are_refused(arguments: list[str], what: str) -> None:
+    with pytest.raises(UserError, match=what):
         CliRunner().invoke(produce, ["topic", *arguments], catch_exceptions=False)

@@ -94,6 +94,8 @@ WRONG = [
     ("source.kafka.bootstrap_servers", "host:9092;other:9092", "no broker"),
     ("source.kafka.bootstrap_servers", "host:9092,", "no broker"),
     ("source.kafka.bootstrap_servers", "http://host/9092", "no broker"),
+    ("source.kafka.bootstrap_servers", "http://host:9092", "no broker"),
+    ("decode.json", "{schema_ddl: id INT}", "exactly one of avro"),
     ("source.kafka.topics", "[a, b, a]", "topics has 'a' twice"),
     ("source.kafka.max_records_per_batch", "1e30", "whole number"),
     ("source.kafka.max_records_per_batch", "100000000000000000000", "less than"),

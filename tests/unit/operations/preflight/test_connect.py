@@ -201,6 +201,10 @@ def test_the_check_of_change_events_ignores_a_subject_of_another_kind(registry: 
     register(registry, 'syntax = "proto3"; message A {}', kind="PROTOBUF")
     config = of_avro({"registry": registry.url}, envelope="debezium")
     assert _change_events(config) == []
+    texts = [{"name": name, "type": "string"} for name in ("after", "op")]
+    register(registry, {"type": "record", "name": "A", "fields": texts})
+    [found] = _change_events(config)
+    assert (found.key, found.severity, "MongoDB" in found.what) == ("decode.envelope", "error", True)
 
 
 def test_columns_of_an_avro_schema_that_iceberg_refuses_are_reported(

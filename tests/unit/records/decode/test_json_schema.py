@@ -243,6 +243,13 @@ def test_properties_of_choices_and_conditions_are_nullable() -> None:
     }
     # In an object of another choice, these properties may have any value.
     assert [found[name].get(ANY) for name in "nxzd"] == [None, True, True, True]
+    # An object of another choice cannot have them if the choices are closed.
+    closed = [
+        {"properties": {"kind": {"const": name}, name: {"type": kind}}, "additionalProperties": False}
+        for name, kind in (("a", "number"), ("b", "integer"))
+    ]
+    found = fields({"kind": {"type": "string"}}, oneOf=closed)
+    assert found == {"kind": optional("string"), "a": optional("double"), "b": optional("long")}
 
 
 def test_a_root_of_several_objects_has_the_properties_of_all_objects() -> None:

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from lakefeed.errors import ConfigError, ResourceMissing, SchemaIncompatible
-from lakefeed.records.decode import ConfluentAvro
+from lakefeed.records.decode import ConfluentAvro, ConfluentJson, ConfluentProtobuf
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.ddl import statements
 from lakefeed.records.schema.fit import columns_of
@@ -54,9 +54,10 @@ class Feed:
 
     writers: dict[int, Any]
     keeper: Keeper = field(default_factory=Keeper)
+    format: type[ConfluentAvro | ConfluentJson | ConfluentProtobuf] = ConfluentAvro
 
     def __post_init__(self) -> None:
-        spec = ConfluentAvro(registry_url="http://r", reader_schema=json.dumps(V1))
+        spec = self.format(registry_url="http://r", reader_schema=json.dumps(V1))
         decoder = ResolvedDecoder(spec=spec, latest_id=1, writer_schema=self.writer)
         self.schema = ReaderSchema(decoder, keeper=self.keeper)
         self.schema.begin(self.rows)
@@ -138,3 +139,10 @@ def test_a_schema_of_another_record_is_judged_again_when_the_readers_schema_grow
     assert set(feed.schema.covered_ids or ()) == {1, 3}
     feed.meet(2)
     assert feed.schema.refused_ids == {2: "the record is a Payment, but the table's rows are Trip"}
+
+
+@pytest.mark.parametrize("kind", [ConfluentAvro, ConfluentJson, ConfluentProtobuf])
+def test_a_column_of_numbers_takes_times_of_avro_only(kind: type[ConfluentAvro]) -> None:
+    feed = Feed({2: record(of("id", {"type": "int", "logicalType": "date"}), name="Trip")}, format=kind)
+    feed.meet(2)
+    assert list(feed.schema.refused_ids) == ([] if kind is ConfluentAvro else [2])

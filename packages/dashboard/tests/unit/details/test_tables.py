@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from lakefeed.config.models import PipelineConfig
@@ -71,6 +72,15 @@ def test_snapshot_summaries_of_other_writers_may_lack_figures() -> None:
     assert (shown["files"], shown["bytes"], shown["snapshot_count"]) == (None, None, 9_000)
     assert shown["snapshots"][0]["id"] == "9223372036854775807"
     assert shown["snapshots"][0]["added_rows"] == 0
+
+
+@pytest.mark.parametrize(("equality_deletes", "left"), [("0", 4_000), ("3", None)])
+def test_deleted_rows_are_not_counted(equality_deletes: str, left: int | None) -> None:
+    summary = {"total-records": "11511", "total-position-deletes": "7511", "total-equality-deletes": equality_deletes}
+    snapshot = {"snapshot-id": 1, "timestamp-ms": 0, "summary": summary}
+    metadata: Metadata = {"current-snapshot": snapshot, "snapshot-count": 1, "snapshots": [snapshot]}
+    [shown] = table_document(config(), FeedMonitor("hits"), lambda name: metadata, now=0.0)["tables"]
+    assert (shown["rows"], shown["snapshots"][0]["total_rows"], shown["error"]) == (left, left, None)
 
 
 def test_a_table_that_cannot_be_read_does_not_hide_the_others(catalog: SqlCatalog) -> None:
