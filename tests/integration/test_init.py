@@ -35,10 +35,10 @@ def topic(stack: Endpoints) -> str:
     return name
 
 
-def produce(stack: Endpoints, topic: str, values: Sequence[bytes | None]) -> None:
+def produce(stack: Endpoints, topic: str, values: Sequence[bytes | None], **headers: bytes) -> None:
     producer = Producer({"bootstrap.servers": stack.bootstrap_servers})
     for value in values:
-        producer.produce(topic, value=value, key=b"k")
+        producer.produce(topic, value=value, key=b"k", headers=headers)
     assert producer.flush(10) == 0
 
 
@@ -110,6 +110,14 @@ def test_the_subject_of_framed_avro_is_found_by_its_schema_id(stack: Endpoints, 
     assert printed["subject"] == subject
     assert config.decode.avro is not None
     assert config.decode.avro.subject == subject
+
+
+def test_a_schema_id_in_a_header_is_named_as_not_decoded(stack: Endpoints, topic: str, tmp_path: Path) -> None:
+    SchemaRegistry(stack.schema_registry_url).register(f"{topic}-value", SCHEMA)
+    produce(stack, topic, [b"\x02\x00\x02"], __value_schema_id=b"\x01" + bytes(16))
+    printed, config, text = written(stack, topic, tmp_path)
+    assert (printed["certain"], config.decode.kind) == (False, "raw")
+    assert "__value_schema_id" in text
 
 
 @pytest.mark.quick

@@ -26,7 +26,7 @@ TEXTS = (
     *("it's", "''", '"', "a`b", "``", "-- no", "/* no */", "*/", "a\nb", ";", "\\", "\\'", "\\n", "\\u0041", "%s"),
     *(":value0", ":key0", "?", "{fn}", "' OR '1' = '1", "❄ é", "a b", "\t", "$", "NULL", ""),
 )
-NAMES = tuple(f"n{number} {text}" for number, text in enumerate(TEXTS) if text)
+NAMES = ("${foo}", *(f"n{number} {text}" for number, text in enumerate(TEXTS) if text))
 
 
 @pytest.fixture(params=[pytest.param("ours", marks=pytest.mark.slow), "users"])

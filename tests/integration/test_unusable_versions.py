@@ -39,13 +39,16 @@ def avro(two: Any, words: str, value: dict[str, Any] | None = None, **more: Any)
     return Case(V1, two, avro_bytes(two, value) if value else b"\0", words, **more)
 
 
-def json_schema(two: Any, words: str, **more: Any) -> Case:
-    return Case(JSON_V1, two, b'{"id": 2}', words, kind="JSON", two_kind="JSON", **more)
+def json_schema(two: Any, words: str, one: Any = JSON_V1, **more: Any) -> Case:
+    return Case(one, two, b'{"id": 2}', words, kind="JSON", two_kind="JSON", **more)
 
 
 TAKEN = record(field("id", "int"), field("kafka_offset", "int"), name="Trip")
 OTHER = record(field("id", "string"), name="Trip")
 USES_LOST = record(field("id", "int"), {"name": "lost", "type": "lost.Lost"}, name="Trip")
+INTEGER = {"type": "integer"}
+NESTED = {"type": "object", "properties": {"id": INTEGER, "a": {"type": "object", "properties": {"b": INTEGER}}}}
+NESTED_AND_DOTTED = {**NESTED, "properties": {**NESTED["properties"], "a.b": INTEGER}}
 CASES = {
     "the name of a metadata column": avro(TAKEN, "kafka_offset has the name", {"id": 2, "kafka_offset": 3}),
     "another kind": Case(V1, JSON_V1, b"{}", "JSON, not AVRO", two_kind="JSON"),
@@ -53,6 +56,7 @@ CASES = {
     "a reference that is gone": avro(USES_LOST, f"subject {LOST}", refers=True),
     "another kind than JSON Schema": Case(JSON_V1, V1, b"\0\0", "AVRO, not JSON", kind="JSON"),
     "a $ref to nothing": json_schema({"type": "object", "properties": {"a": {"$ref": "#/nowhere"}}}, "nowhere"),
+    "a column that is taken": json_schema(NESTED_AND_DOTTED, "a.b", one=NESTED),
     "no object": json_schema({"type": "string"}, "object with properties"),
     "JSON Schema with a metadata column": json_schema(
         {"type": "object", "properties": {"id": {"type": "integer"}, "kafka_offset": {"type": "integer"}}},
@@ -101,7 +105,7 @@ def registry() -> Iterator[RegistryInAThread]:
         yield registry
 
 
-FULL = ("the name of a metadata column", "a $ref to nothing", "another kind")
+FULL = ("the name of a metadata column", "a $ref to nothing", "another kind", "a column that is taken")
 
 
 @pytest.mark.parametrize("name", [pytest.param(each, marks=() if each in FULL else pytest.mark.slow) for each in CASES])
@@ -139,6 +143,42 @@ def test_unusable_version_affects_only_its_records(
     registry.versions.clear()
     feed.send([subject.value(one, 4)])
     assert pipeline_of(feed, subject).run(spark=lake, once=True).rows == 1
+
+
+def test_unusable_version_of_one_topic_of_many_affects_only_its_records(
+    lake: SparkSession, feed: Feed, registry: RegistryInAThread
+) -> None:
+    one, two = (Subject(feed, CASES["the name of a metadata column"], registry) for _ in range(2))
+    other = f"{feed.topic}-two"
+    two.name, two.first = f"{other}-value", 30
+    for subject, topic in ((one, feed.topic), (two, other)):
+        feed.create_topic(partitions=1, topic=topic)
+        feed.send([subject.value(subject.register(1), 1)], topic=topic)
+    feed.send([one.register(2) + one.case.value], topic=feed.topic)
+    blocks: dict[str, Any] = {
+        "source": feed.source(topics=[feed.topic, other]),
+        "sink": {"iceberg": {"table": f"lake.{feed.name}.{{topic}}"}},
+        "checkpoint": "",
+    }
+    summary = pipeline_of(feed, one, **blocks).run(spark=lake, once=True)
+    assert [each.failure for each in summary.tables if each.failure] == []
+    assert (summary.rows, summary.dead_letters) == (2, 1)
+
+
+def test_unusable_version_before_a_backfill_affects_only_its_records(
+    lake: SparkSession, feed: Feed, registry: RegistryInAThread
+) -> None:
+    subject = Subject(feed, CASES["the name of a metadata column"], registry)
+    feed.create_topic(partitions=1)
+    one, two = subject.register(1), subject.register(2)
+    feed.send([subject.value(one, 1), two + subject.case.value])
+    pipeline = pipeline_of(feed, subject, source=feed.source(start="latest"))
+    pipeline.run(spark=lake, once=True)
+    feed.send([subject.value(one, 3)])
+    assert pipeline.run(spark=lake, once=True).rows == 1
+    done = pipeline.backfill(spark=lake)
+    assert (done.rows, done.dead_letters) == (1, 1)
+    assert sorted(row["id"] for row in feed.rows()) == [1, 3]
 
 
 def test_only_a_record_of_a_new_version_stops_a_feed(

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from pyiceberg.manifest import DataFileContent
 from pyspark.sql import SparkSession
 
 from lakefeed.clients.iceberg.reader import open_table
@@ -176,33 +177,44 @@ def test_unverifiable_feed_is_refused(lake: SparkSession, feed: Feed) -> None:
         checked(feed.pipeline(sink={"parquet": {"path": path}}))
 
 
-def test_a_missing_or_truncated_file_is_a_fault_with_the_files_name(lake: SparkSession, feed: Feed) -> None:
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_a_missing_or_truncated_file_is_a_fault_with_the_files_name(lake: SparkSession, feed: Feed, mode: str) -> None:
     feed.create_topic(partitions=1)
     dead = f"lake.{feed.name}.dead_letters"
-    blocks: dict[str, Any] = {"decode": DECODE, "dead_letters": {"table": dead}}
+    sink = {"table": feed.table, **({"mode": "upsert", "keys": ["id"]} if mode == "upsert" else {})}
+    blocks: dict[str, Any] = {"decode": DECODE, "dead_letters": {"table": dead}, "sink": {"iceberg": sink}}
     feed.send([*feed.avro(trips(0, 20)), b"\x01"])
     pipeline = feed.pipeline(**blocks)
     pipeline.run(spark=lake, once=True)
+    if mode == "upsert":
+        feed.send(feed.avro(trips(0, 5)))
+        pipeline.run(spark=lake, once=True)
     done = checked(pipeline)
-    assert (done.faults, done.files) == ((), 6)
+    assert done.faults == ()
 
     files: dict[str, str] = {}
     for name in (feed.table, dead):
         table = open_table(name, connections=pipeline.connections)
         head = table.current_snapshot()
         assert head is not None
-        [manifest] = head.manifests(table.io)
         files[head.manifest_list] = f"the manifest list {head.manifest_list}"
-        files[manifest.manifest_path] = f"the manifest {manifest.manifest_path}"
-        for entry in manifest.fetch_manifest_entry(table.io):
-            files[entry.data_file.file_path] = f"the data file {entry.data_file.file_path}"
-    assert len(files) == 6
+        for manifest in head.manifests(table.io):
+            files[manifest.manifest_path] = f"the manifest {manifest.manifest_path}"
+            for entry in manifest.fetch_manifest_entry(table.io):
+                kind = "data" if entry.data_file.content == DataFileContent.DATA else "delete"
+                files[entry.data_file.file_path] = f"the {kind} file {entry.data_file.file_path}"
+    assert len(files) == done.files
+    if mode == "append":
+        assert len(files) == 6
+    else:
+        files = {path: named for path, named in files.items() if "delete file" in named}
+        assert files
     for path, named in files.items():
         content = table.io.new_input(path).open().read()
         for damaged, why in ((None, "it is gone"), (content[:-1], f"it has {len(content) - 1:,} bytes instead")):
             if damaged is None:
                 table.io.delete(path)
-            elif "data file" not in named:
+            elif "manifest" in named:
                 continue
             else:
                 with table.io.new_output(path).create(overwrite=True) as file:
