@@ -5,12 +5,15 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from py4j.protocol import Py4JJavaError
 
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.maintenance.maintain import Lease
+from lakefeed.sinks.definition import TableChange
+from lakefeed.sinks.iceberg.layout import carry_out, creation
 from tests.support.catalogs import RestCase
 from tests.support.feed import until
 from tests.support.feed_table import FEED, Table, refused
@@ -109,6 +112,43 @@ def test_no_answer_of_the_catalog_loses_rows(table: Table, catalog: RestCase, ch
             after = table.ids()
             assert set(before) - {99999} <= set(after) | {max(set(before) - {99999})}, (applied, answer)
             assert len(after) == len(set(after)) or change == "delete"
+
+
+@rest_only
+@pytest.mark.slow
+def test_no_answer_to_a_creation_destroys_the_table(
+    table: Table, catalog: RestCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalog.server, "breaks_creations", True)
+    for at, answer in enumerate(ANSWERS):
+        for applied in ("applied", "not-applied"):
+            made = Table(table.spark, f"{table.name}_{applied.partition('-')[0]}_{at}")
+            change = TableChange(table=made.name, statements=creation(made.name, columns="id BIGINT"), is_new=True)
+            catalog.server.fail_next(f"{applied}-{answer}")
+            with suppress(Exception):
+                carry_out(table.spark, change)
+            assert not catalog.server.has_faults
+            carry_out(table.spark, change)
+            made.land(0, 2)
+            assert made.ids() == [0, 1], (applied, answer)
+
+
+@rest_only
+def test_a_commit_that_was_refused_leaves_no_file(table: Table, catalog: RestCase) -> None:
+    def files() -> set[Path]:
+        return {each for each in catalog.folder.rglob("*") if each.is_file()}
+
+    table.land(0, 2)
+    table.set_property("commit.retry.num-retries", "0")
+    before = files()
+    refused(lambda: table.land(0, 2), "begins at 0, the table ends at 2")
+    assert files() == before
+    catalog.server.fail_next("not-applied-409")
+    with pytest.raises(Exception, match="on purpose"):
+        table.land(2, 4)
+    assert files() == before
+    table.land(2, 4)
+    assert table.ids() == [0, 1, 2, 3]
 
 
 @rest_only

@@ -109,7 +109,7 @@ def span(start: int, end: int, *, topic_id: str = "id-one", more: Sequence[Offse
 
 
 def refused(landing: Callable[[], None], because: str) -> None:
-    """Check that the commit is refused for that reason, and leaves no files."""
+    """Check that the commit is refused for that reason."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 

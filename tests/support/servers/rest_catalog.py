@@ -97,6 +97,8 @@ class RestCatalog:
     applied_late: threading.Event = field(default_factory=threading.Event, repr=False)
     refused_reads: int = 0
     """After all faults have occurred, the gate refuses this many reads of tables."""
+    breaks_creations: bool = False
+    """Whether the faults of changes also hit creations of tables."""
     _faults: list[Fault] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -152,6 +154,7 @@ class _Gate(Handler):
             self._refuse(404, "NotFoundException", f"there is no warehouse {awaited[0]}")
             return
         changes = self.command == "POST" and "/tables/" in path and not path.endswith("/metrics")
+        changes |= self.command == "POST" and path.endswith("/tables") and self.catalog.breaks_creations
         if changes:
             self.catalog.held.pass_by(body)
         fault = (self.catalog.next_fault() or None) if changes else None
