@@ -38,7 +38,7 @@ def topic(stack: Endpoints) -> str:
 def produce(stack: Endpoints, topic: str, values: Sequence[bytes | None], **headers: bytes) -> None:
     producer = Producer({"bootstrap.servers": stack.bootstrap_servers})
     for value in values:
-        producer.produce(topic, value=value, key=b"k", headers=headers)
+        producer.produce(topic, value=value, key=b"k", headers=list(headers.items()))
     assert producer.flush(10) == 0
 
 

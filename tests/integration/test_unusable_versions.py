@@ -47,8 +47,9 @@ TAKEN = record(field("id", "int"), field("kafka_offset", "int"), name="Trip")
 OTHER = record(field("id", "string"), name="Trip")
 USES_LOST = record(field("id", "int"), {"name": "lost", "type": "lost.Lost"}, name="Trip")
 INTEGER = {"type": "integer"}
-NESTED = {"type": "object", "properties": {"id": INTEGER, "a": {"type": "object", "properties": {"b": INTEGER}}}}
-NESTED_AND_DOTTED = {**NESTED, "properties": {**NESTED["properties"], "a.b": INTEGER}}
+ID_AND_A = {"id": INTEGER, "a": {"type": "object", "properties": {"b": INTEGER}}}
+NESTED = {"type": "object", "properties": ID_AND_A}
+NESTED_AND_DOTTED = {"type": "object", "properties": {**ID_AND_A, "a.b": INTEGER}}
 CASES = {
     "the name of a metadata column": avro(TAKEN, "kafka_offset has the name", {"id": 2, "kafka_offset": 3}),
     "another kind": Case(V1, JSON_V1, b"{}", "JSON, not AVRO", two_kind="JSON"),

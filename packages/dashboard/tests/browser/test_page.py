@@ -21,7 +21,8 @@ VIEWS = ("/", *(f"/#/feed/taxi{part}" for part in PARTS))
 CUT_OFF = """tables => tables.filter(table => {
     const place = table.closest(".scrolls") ?? table;
     place.scrollLeft = place.scrollWidth;
-    return table.getBoundingClientRect().right > innerWidth;
+    const isCut = place.scrollWidth > place.clientWidth && getComputedStyle(place).overflowX !== "auto";
+    return isCut || table.getBoundingClientRect().right > innerWidth;
 }).map(table => table.textContent.slice(0, 60))"""
 """Returns the tables whose right columns a user cannot reach by scrolling the table."""
 RATES = "section:has(h2:text-is('Input and processing rate'))"
@@ -108,6 +109,8 @@ def test_a_dead_letter_can_be_opened_and_copied(browser: Browser, url: str) -> N
         page = opened.open("/#/feed/taxi/dead-letters")
         expect(page.get_by_role("heading", name="5 such as 17 is above 12")).to_be_visible()
         letter = page.locator("tr", has_text="18 is above 12")
+        headings = page.locator("table", has=letter).locator("thead th")
+        expect(headings).to_have_text(["Record", "Key", "Value", re.compile("Time"), "Reason"])
         whole = letter.locator("details > .foreign")
         expect(whole).to_be_hidden()
         letter.locator("summary").click()
