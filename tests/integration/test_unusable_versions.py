@@ -18,7 +18,7 @@ from tests.support.records import avro_bytes
 from tests.support.registry_in_a_thread import RegistryInAThread
 
 V1 = record(field("id", "int"), name="Trip")
-JSON_V1 = {"type": "object", "properties": {"id": {"type": "integer"}}}
+JSON_V1: dict[str, Any] = {"type": "object", "properties": {"id": {"type": "integer"}}}
 LOST = "lost-subject"
 
 
@@ -46,10 +46,7 @@ def json_schema(two: Any, words: str, one: Any = JSON_V1, **more: Any) -> Case:
 TAKEN = record(field("id", "int"), field("kafka_offset", "int"), name="Trip")
 OTHER = record(field("id", "string"), name="Trip")
 USES_LOST = record(field("id", "int"), {"name": "lost", "type": "lost.Lost"}, name="Trip")
-INTEGER = {"type": "integer"}
-ID_AND_A = {"id": INTEGER, "a": {"type": "object", "properties": {"b": INTEGER}}}
-NESTED = {"type": "object", "properties": ID_AND_A}
-NESTED_AND_DOTTED = {"type": "object", "properties": {**ID_AND_A, "a.b": INTEGER}}
+NESTED = {**JSON_V1["properties"], "a": JSON_V1}
 CASES = {
     "the name of a metadata column": avro(TAKEN, "kafka_offset has the name", {"id": 2, "kafka_offset": 3}),
     "another kind": Case(V1, JSON_V1, b"{}", "JSON, not AVRO", two_kind="JSON"),
@@ -57,7 +54,7 @@ CASES = {
     "a reference that is gone": avro(USES_LOST, f"subject {LOST}", refers=True),
     "another kind than JSON Schema": Case(JSON_V1, V1, b"\0\0", "AVRO, not JSON", kind="JSON"),
     "a $ref to nothing": json_schema({"type": "object", "properties": {"a": {"$ref": "#/nowhere"}}}, "nowhere"),
-    "a column that is taken": json_schema(NESTED_AND_DOTTED, "a.b", one=NESTED),
+    "a column that is taken": json_schema({"properties": {**NESTED, "a.id": {}}}, "a.id", one={"properties": NESTED}),
     "no object": json_schema({"type": "string"}, "object with properties"),
     "JSON Schema with a metadata column": json_schema(
         {"type": "object", "properties": {"id": {"type": "integer"}, "kafka_offset": {"type": "integer"}}},
@@ -150,20 +147,16 @@ def test_unusable_version_of_one_topic_of_many_affects_only_its_records(
     lake: SparkSession, feed: Feed, registry: RegistryInAThread
 ) -> None:
     one, two = (Subject(feed, CASES["the name of a metadata column"], registry) for _ in range(2))
-    other = f"{feed.topic}-two"
-    two.name, two.first = f"{other}-value", 30
-    for subject, topic in ((one, feed.topic), (two, other)):
+    topics = (feed.topic, f"{feed.topic}-two")
+    two.name, two.first = f"{topics[1]}-value", 30
+    for subject, topic in zip((one, two), topics, strict=True):
         feed.create_topic(partitions=1, topic=topic)
         feed.send([subject.value(subject.register(1), 1)], topic=topic)
-    feed.send([one.register(2) + one.case.value], topic=feed.topic)
-    blocks: dict[str, Any] = {
-        "source": feed.source(topics=[feed.topic, other]),
-        "sink": {"iceberg": {"table": f"lake.{feed.name}.{{topic}}"}},
-        "checkpoint": "",
-    }
-    summary = pipeline_of(feed, one, **blocks).run(spark=lake, once=True)
-    assert [each.failure for each in summary.tables if each.failure] == []
-    assert (summary.rows, summary.dead_letters) == (2, 1)
+    feed.send([one.register(2) + one.case.value])
+    tables = {"iceberg": {"table": f"lake.{feed.name}.{{topic}}"}}
+    pipeline = pipeline_of(feed, one, source=feed.source(topics=topics), sink=tables, checkpoint="")
+    summary = pipeline.run(spark=lake, once=True)
+    assert (summary.rows, summary.dead_letters, [each.failure for each in summary.tables]) == (2, 1, [None, None])
 
 
 def test_unusable_version_before_a_backfill_affects_only_its_records(

@@ -68,7 +68,7 @@ def test_no_variable_is_replaced_in_the_schema_of_a_decoder(session: SparkSessio
     assert decoded.collect()[0].decoded.value.s == "${env:HOME}"
 
 
-def test_a_transform_that_reads_another_view_is_told_the_name_of_the_rows(spark: SparkSession) -> None:
+def test_the_error_of_a_transform_that_reads_another_view_names_the_view_of_the_rows(spark: SparkSession) -> None:
     steps = TransformSteps(Transform(sql="SELECT id FROM `topic-of-trips`"), view="trips")
     with pytest.raises(ConfigError, match="does not fit the rows") as refused:
         steps(spark.range(1))

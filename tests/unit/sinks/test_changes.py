@@ -3,11 +3,10 @@
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakefeed.ledger.snapshot_summary import Backfill, Commit, Upserts
+from lakefeed.ledger.snapshot_summary import Commit, Upserts
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.sinks.changes import partitions_for, upsert_sql
 
@@ -53,25 +52,16 @@ def test_upsert_counts_are_stored_in_and_read_from_a_summary(changes: int, keys:
     assert Upserts.sum([upserts, None, upserts]) == Upserts(2 * changes, 2 * keys, 2 * deletes)
 
 
-@pytest.mark.parametrize(
-    ("records", "row_bytes", "expected"),
-    [
-        pytest.param(1, 30_000, 1, id="one record of 1,501 columns"),
-        pytest.param(20_001, 20, 2, id="a task for every 20,000 records"),
-        pytest.param(1_000_000, 20, 4, id="up to the number of cores"),
-        pytest.param(1_000_000, 1_000, 30, id="more tasks for more than 32 MiB each"),
-        pytest.param(100_000_000, 1_000, 200, id="at most as many as Spark's setting"),
-        pytest.param(0, 20, 1, id="no record"),
-    ],
-)
-def test_a_shuffle_has_partitions_for_the_records_of_its_batch(records: int, row_bytes: int, expected: int) -> None:
-    session = SimpleNamespace(
-        conf={"spark.sql.shuffle.partitions": "200"}, sparkContext=SimpleNamespace(defaultParallelism=4)
-    )
-    frame = SimpleNamespace(schema=lambda: SimpleNamespace(defaultSize=lambda: row_bytes))
-    changes: Any = SimpleNamespace(sparkSession=session, _jdf=frame)
-    ranges = OffsetRanges((OffsetRange("t", 0, 5, 5 + records),), {"t": "A"})
-    assert partitions_for(changes, Commit("f", 0, ranges)) == expected
-    assert partitions_for(changes, Backfill("f", ranges)) == expected
-    unknown: Any = None
-    assert partitions_for(changes, unknown) == 200
+def test_a_shuffle_has_partitions_for_the_records_of_its_batch() -> None:
+    def partitions(records: int, row_bytes: int) -> int:
+        conf, context = {"spark.sql.shuffle.partitions": "200"}, SimpleNamespace(defaultParallelism=4)
+        schema = SimpleNamespace(defaultSize=lambda: row_bytes)
+        session, frame = SimpleNamespace(conf=conf, sparkContext=context), SimpleNamespace(schema=lambda: schema)
+        changes: Any = SimpleNamespace(sparkSession=session, _jdf=frame)
+        ranges = OffsetRanges((OffsetRange("t", 0, 5, 5 + records),), {"t": "A"})
+        return partitions_for(changes, Commit("f", 0, ranges))
+
+    # A task for 20,000 records, up to the number of cores; more only for more than 32 MiB each.
+    assert [partitions(records, 20) for records in (0, 1, 20_001, 10**6)] == [1, 1, 2, 4]
+    wide = 1_501 * 20
+    assert [partitions(records, wide) for records in (1, 1_000, 10_000, 10**8)] == [1, 1, 9, 200]
