@@ -30,7 +30,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     forget_blocks()
 
 
-def test_the_added_block_is_checked(tmp_path: Path) -> None:
+def test_the_block_that_a_package_adds_is_checked(tmp_path: Path) -> None:
     path = tmp_path / "pipeline.yaml"
     path.write_text(FILE.replace("url:", "urll:"))
     [problem] = read(path).problems
@@ -40,7 +40,7 @@ def test_the_added_block_is_checked(tmp_path: Path) -> None:
     assert (problem.line, problem.what) == (4, "a run that ends by itself calls no pager")
 
 
-def test_the_added_follower_is_called(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_follower_that_a_package_adds_is_called(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "pipeline.yaml"
     path.write_text(FILE)
     config = read(path).config
@@ -62,7 +62,9 @@ def test_the_added_follower_is_called(tmp_path: Path, capsys: pytest.CaptureFixt
         ("raw:\n  key: {access_log: {separator: 1}}", 6, "'separator' expects text; found '1'", "put it in quotes"),
     ],
 )
-def test_the_added_format_is_checked(tmp_path: Path, block: str, line: int, what: str, hint: str | None) -> None:
+def test_the_format_that_a_package_adds_is_checked(
+    tmp_path: Path, block: str, line: int, what: str, hint: str | None
+) -> None:
     path = tmp_path / "pipeline.yaml"
     kafka = "name: taxi\nsource: {kafka: {bootstrap_servers: b:1, topics: [t]}}\nsink: memory\n"
     path.write_text(f'{kafka}decode:\n  access_log: {{separator: ";"}}\n  key: access_log\n')
@@ -74,7 +76,7 @@ def test_the_added_format_is_checked(tmp_path: Path, block: str, line: int, what
     assert (problem.line, problem.what, problem.hint) == (line, what, hint)
 
 
-def test_the_schema_for_editors_has_the_added_format() -> None:
+def test_the_schema_for_editors_has_the_format_that_a_package_adds() -> None:
     blocks = json_schema()["$defs"]
     assert blocks["AccessLogFormat"]["properties"]["separator"]["description"] == "Between two values."
     for name in ("Decode", "KeyDecode"):

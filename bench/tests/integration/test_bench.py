@@ -87,7 +87,7 @@ def test_latency_measures_a_table_with_two_triggers(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_throughput_compares_four_ways_and_deploy_size_reads_its_result(tmp_path: Path) -> None:
+def test_deploy_size_reads_the_throughput_that_the_bench_has_measured(tmp_path: Path) -> None:
     done = bench(
         *("throughput", "--home", str(tmp_path / "bench"), "--store", "s3proxy", "--rows", "200000"),
         *("--batches", "3", "--partitions", "3", "--runs", "1", "--output", "json"),

@@ -34,7 +34,7 @@ def test_the_fit_separates_the_exponent_from_a_fixed_cost(exponent: float, seed:
     assert growth.fixed == pytest.approx(1, rel=0.1)
 
 
-def test_a_quadratic_cost_is_above_linear_and_a_linear_cost_is_not() -> None:
+def test_a_quadratic_but_not_a_linear_cost_exceeds_the_linear_bound() -> None:
     square = growth_of(costs(fixed=1, rate=1e-7, exponent=2))
     line = growth_of(costs(fixed=1, rate=1e-3, exponent=1))
     assert square.is_above(1)

@@ -63,7 +63,7 @@ def test_the_phases_of_a_batch_add_up_to_its_overhead() -> None:
     assert sum(time.phases.values()) == time.overhead == 260.0
 
 
-def test_a_batch_without_jobs_spends_its_time_before_jobs() -> None:
+def test_the_time_of_a_batch_without_jobs_counts_as_before_jobs() -> None:
     time = BatchTime.of({**NOTED, "jobs": [], "tasks": []})
     assert (time.phases["before_jobs"], time.phases["jobs"], time.phases["after_jobs"]) == (260.0, 0.0, 0.0)
     assert sum(time.phases.values()) == time.overhead == time.duration

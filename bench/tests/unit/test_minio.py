@@ -108,7 +108,7 @@ def test_phases_count_a_renamed_temporary_file_once() -> None:
     assert phases(requests, checkpoint="s3a://lake/check") == Phases(batches=2, startup=0, first_batch=3, per_batch=2.0)
 
 
-def test_phases_of_a_stream_without_batches_have_only_a_startup() -> None:
+def test_a_stream_without_batches_has_only_the_startup_phase() -> None:
     requests = traced(("HeadObject", "check/metadata"))
     assert phases(requests, checkpoint="s3a://lake/check") == Phases(batches=0, startup=1, first_batch=0, per_batch=0.0)
 

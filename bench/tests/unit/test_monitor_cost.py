@@ -53,7 +53,7 @@ def test_monitoring_holds_if_it_causes_no_proven_loss_and_no_requests() -> None:
     assert not MonitorCost(pairs=(pair(100, 100, further=1), pair(100, 100, further=2))).holds
 
 
-def test_the_report_and_its_json_show_the_loss() -> None:
+def test_the_report_and_the_json_document_show_the_loss() -> None:
     one = MonitorCost(pairs=(pair(99, 100),))
     written = json.loads(json.dumps(document(one)))
     assert (written["cpu"]["low"], written["cpu"]["verdict"]) == (None, "unclear")

@@ -26,7 +26,7 @@ MEASURED = CountedCase(
 )
 
 
-def test_a_case_report_shows_requests_and_agreement() -> None:
+def test_the_report_of_a_case_shows_whether_the_two_counts_agree() -> None:
     text = case_report(MEASURED)
     assert [line.split() for line in text.splitlines()[2:5]] == [
         ["api", "received", "sent", "calls", "errors"],
@@ -54,7 +54,7 @@ def test_the_comparison_shows_all_cases_and_the_published_figures() -> None:
     assert "seeds: Spark 3.3, default, parquet: 152.0 requests per batch, 912 in all" in lines[3]
 
 
-def test_the_json_of_a_case_has_its_counts() -> None:
+def test_the_json_of_a_case_has_the_counts_of_requests() -> None:
     written = document(MEASURED)
     assert {"manager", "sink", "versioned", "phases", "kept", "total", "meter_agrees", "complete"} <= written.keys()
     assert written["calls"] == {"s3.HeadObject": 200, "s3.PutObject": 63}

@@ -86,7 +86,7 @@ def test_the_json_has_ratios_and_rates() -> None:
     assert shown["limits"]["rows_per_cpu_second"] == 2_000_000
 
 
-def test_the_report_marks_a_way_with_different_rows() -> None:
+def test_the_report_marks_a_way_whose_rows_differ_from_the_topic() -> None:
     bench = throughput(result("lakefeed-iceberg", 400_000.0, equal=False), result("seed", 100_000.0))
     assert not bench.holds
     lines = report(bench).splitlines()
@@ -111,7 +111,7 @@ def test_ways_for_fast_path_differ_only_in_the_value_of_fast_path() -> None:
     assert [way.ratio_to_off for way in bench.ways] == [1.0, 3.0, 1.0, 2.0]
 
 
-def test_only_one_way_has_no_checkpoint() -> None:
+def test_only_one_way_of_landing_has_no_checkpoint() -> None:
     assert [way for way in WAYS if not case_of(way, 0, bucket="b").has_checkpoint] == [WITHOUT_CHECKPOINT]
 
 

@@ -87,7 +87,7 @@ def test_the_url_of_a_bucket_depends_on_the_style(s3: S3, bucket: str, url: str)
         (404, "not found", ConfigError, "not as an S3 store does"),
     ],
 )
-def test_the_error_for_an_answer_of_the_store(
+def test_each_answer_of_the_store_has_its_own_error(
     status: int, body: str, error: type[LakefeedError] | None, what: str
 ) -> None:
     found = _verdict(status, body.encode(), bucket="lake", where="http://h")

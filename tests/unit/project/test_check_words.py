@@ -15,7 +15,7 @@ from tools.check_words import openings, words_of
         ('kind="goes on", told="new", told: str, `untold`, plan.told', []),
     ],
 )
-def test_whole_words_are_found_except_in_values_of_programs(line: str, found: list[str]) -> None:
+def test_vague_words_are_found_except_in_values_that_programs_read(line: str, found: list[str]) -> None:
     faults = list(words_of(f"first\n{line}\n"))
     assert sorted(fault.split("'")[1] for _, fault in faults) == sorted(found)
     assert {number for number, _ in faults} <= {2}

@@ -12,12 +12,12 @@ MOST_WORDS = 16_000
 HEAD = re.compile(r"# Design: \S[^\n]*\n\nThis note explains [^#]+\.\n\n## ")
 
 
-def test_the_notes_are_few_and_short() -> None:
+def test_the_design_notes_are_few_and_short() -> None:
     assert 0 < len(NOTES) <= MOST_NOTES
     assert sum(len(text.split()) for text in NOTES.values()) <= MOST_WORDS
 
 
-def test_a_note_begins_with_a_title_and_its_scope() -> None:
+def test_a_design_note_begins_with_a_title_and_a_scope() -> None:
     assert [name for name, text in NOTES.items() if not HEAD.match(text)] == []
 
 

@@ -24,7 +24,7 @@ PAGE = ROOT / "docs" / "run.md"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_each_block_is_run_or_has_a_reason(page: Path) -> None:
+def test_each_documented_block_is_run_or_says_why_not(page: Path) -> None:
     assert faults(page.read_text("utf-8"), page) == []
 
 

@@ -32,7 +32,7 @@ def test_the_position_is_the_offsets_of_the_group_if_no_file_is_missing() -> Non
     assert positions(*fates, reached={P0: 2, P1: 4}) == {P0: 2, P1: 4}
 
 
-def test_the_position_is_before_files_that_wait_to_be_committed() -> None:
+def test_the_position_is_before_the_first_file_that_is_not_committed() -> None:
     fates = (
         announced(IN, p0=5),
         announced("pending", p0=8, p1=4),
@@ -46,7 +46,7 @@ def test_the_position_is_before_files_that_wait_to_be_committed() -> None:
     ]
 
 
-def test_transactions_are_ordered_by_their_offsets() -> None:
+def test_transactions_are_sorted_by_end_offset() -> None:
     assert positions(announced("pending", p0=8), announced(IN, p0=5), reached={P0: 8}) == {P0: 5}
 
 

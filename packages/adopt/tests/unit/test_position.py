@@ -13,7 +13,7 @@ from lakefeed_adopt.export import ExportTarget
 from lakefeed_adopt.position import TOOLS, Origin
 
 
-def test_the_place_of_a_position_may_contain_colons() -> None:
+def test_the_path_in_the_option_from_may_contain_colons() -> None:
     assert Origin.parse("spark-checkpoint:s3a://b/c/") == Origin("spark-checkpoint", "s3a://b/c")
     assert str(Origin.parse("group:etl")) == "group:etl"
     assert ExportTarget.parse("spark-checkpoint:/tmp/c") == ExportTarget("spark-checkpoint", "/tmp/c")

@@ -9,7 +9,7 @@ from lakefeed.config.decoding import Decode
 from lakefeed_csv.settings import CsvFormat
 
 
-def test_a_correct_block_sets_the_options_of_the_decoder() -> None:
+def test_the_block_csv_sets_the_options_of_the_decoder() -> None:
     given = {"csv": {"schema_ddl": "a INT", "delimiter": "\t", "null_value": "NULL"}}
     found = Decode.model_validate(given).installed
     assert isinstance(found, CsvFormat)

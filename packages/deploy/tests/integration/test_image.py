@@ -183,7 +183,7 @@ def start_driver(image: Image, feed: Feed, mounts: dict[str, Path], *arguments: 
     return Container(command, feed.folder / f"driver{time.monotonic_ns()}.log")
 
 
-def test_a_driver_ends_after_sigterm_and_resumes(
+def test_a_driver_in_the_image_ends_after_sigterm_and_resumes_later(
     stack: Endpoints, image: Image, feed: Feed, scratch: dict[str, Path]
 ) -> None:
     file = feed_file(feed, 5_000, trigger="1 second")

@@ -109,7 +109,7 @@ def kinds_and_names(text: str) -> list[str]:
     return [f"sparkapplications.{found['apiVersion'].partition('/')[0]}", found["metadata"]["name"]]
 
 
-def test_the_server_refuses_wrong_manifests_and_pods(api: KubernetesApi) -> None:
+def test_the_api_server_refuses_wrong_manifests_and_pods(api: KubernetesApi) -> None:
     for name in MANIFESTS:
         for item in documents(DOCUMENTS[name]()):
             if "spec" not in item:
@@ -165,7 +165,7 @@ def spark_files(folder: Path, application: Object, api: KubernetesApi) -> list[s
     return ["--master", f"k8s://{api.url}", "--properties-file", str(file), "--name", application["metadata"]["name"]]
 
 
-def test_the_server_accepts_the_driver_that_spark_submit_creates(api: KubernetesApi, tmp_path: Path) -> None:
+def test_the_api_server_accepts_the_driver_pod_of_spark_submit(api: KubernetesApi, tmp_path: Path) -> None:
     """spark-submit makes the pods in cluster mode; both operators run it with rights of their own."""
     text = DOCUMENTS["kubernetes/taxi-apache.yaml"]()
     assert apply(api, text).returncode == 0

@@ -32,7 +32,7 @@ def test_a_missing_topic_is_reported_before_the_submission(feed: Feed) -> None:
 
 
 @pytest.mark.slow
-def test_an_unreachable_broker_is_a_warning(feed: Feed) -> None:
+def test_an_unreachable_broker_causes_a_warning(feed: Feed) -> None:
     feed.create_topic(partitions=1)
     spark = {"spark.authenticate.secret": "${SPARK_AUTHENTICATE_SECRET}"}
     source = {"bootstrap_servers": "127.0.0.1:1", "topics": [feed.topic]}

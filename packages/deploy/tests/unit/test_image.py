@@ -144,7 +144,7 @@ def test_the_command_reports_a_base_image_without_a_digest(tmp_path: Path) -> No
     assert "debian:bookworm-slim has no digest" in done.output
 
 
-def test_jars_come_from_the_image_else_from_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jars_are_taken_from_the_image_or_else_from_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = jars.read_lock().of(("spark",))[:2]
     installed = tmp_path / jars.artifact_path(first.coordinate)
     installed.parent.mkdir(parents=True)

@@ -78,7 +78,7 @@ def test_any_rate_is_parsed(number: int, count: int, unit: str) -> None:
     assert parse_rate(f"{number:,}/{count}{unit}") == pytest.approx(number / count / seconds)
 
 
-def test_a_load_on_two_cores_by_hand() -> None:
+def test_the_size_for_two_cores_equals_a_calculation_by_hand() -> None:
     found = sized(112_000_000 / 600)
     # 186,667 records/s / 250,000 rows per CPU second / 70 % = 1.07, so 2 cores.
     assert found["cores"] == 2
@@ -94,7 +94,7 @@ def test_a_load_on_two_cores_by_hand() -> None:
     assert found.warnings == ()
 
 
-def test_a_million_records_a_second_by_hand() -> None:
+def test_the_size_for_a_million_records_a_second_equals_a_calculation() -> None:
     found = sized(1_000_000.0)
     assert found["cores"] == 6
     assert found["executors"] == 2
@@ -119,7 +119,7 @@ def test_ten_thousand_partitions_cause_warnings_about_metadata_and_files() -> No
     assert calm["driver memory"] < found["driver memory"]
 
 
-def test_a_thousand_topics_with_a_table_each() -> None:
+def test_the_size_for_a_thousand_topics_with_a_table_each() -> None:
     kafka = {"bootstrap_servers": "broker:9092", "topics_pattern": "t-.*"}
     many: dict[str, Any] = {
         "source": {"kafka": kafka},

@@ -288,7 +288,7 @@ def test_the_secret_is_in_no_command_line_and_in_no_readable_file(own: Stack) ->
     assert not any(path.is_relative_to(own.home.logs) for path in holding)
 
 
-def test_up_replaces_a_remembered_port_that_is_used(own: Stack) -> None:
+def test_up_chooses_a_new_port_if_the_remembered_one_is_used(own: Stack) -> None:
     before = own.up()
     own.down()
     port = int(before.s3_endpoint.rpartition(":")[2])
@@ -302,7 +302,7 @@ def test_up_replaces_a_remembered_port_that_is_used(own: Stack) -> None:
     assert f"pid {os.getpid()}" in moved.detail
 
 
-def test_a_requested_port_that_is_used_is_an_error(tmp_path: Path) -> None:
+def test_up_refuses_a_requested_port_that_is_used(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         stack = Stack(tmp_path, ports={"kafka": port})
@@ -319,7 +319,7 @@ def test_a_running_stack_keeps_its_ports(own: Stack) -> None:
         Stack(own.home.root, ports={"kafka": 1}).up()
 
 
-def test_another_store_is_refused(own: Stack) -> None:
+def test_up_refuses_another_store_than_the_existing_one(own: Stack) -> None:
     with pytest.raises(ConfigError, match="keeps its objects in s3proxy, not in minio"):
         Stack(own.home.root, store="minio").up()
 
@@ -357,7 +357,7 @@ def test_two_concurrent_up_commands_start_one_stack(tmp_path: Path) -> None:
     assert not (tmp_path / "home").exists()
 
 
-def test_an_interrupted_up_stops_its_servers(tmp_path: Path) -> None:
+def test_an_interrupted_up_stops_the_servers_that_it_started(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "lakefeed.cli.main", "local", "up", "--home", str(tmp_path)]
     stack = Stack(tmp_path)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

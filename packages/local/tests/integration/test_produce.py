@@ -221,7 +221,7 @@ def test_a_record_that_the_broker_refuses_stops_the_job(lake: SparkSession, stac
 
 
 @pytest.mark.quick
-def test_a_schema_of_the_rows_types_is_registered(lake: SparkSession, stack: Endpoints, topic: str) -> None:
+def test_a_schema_with_the_types_of_the_rows_is_registered(lake: SparkSession, stack: Endpoints, topic: str) -> None:
     rows = lake.sql("SELECT id, concat('n', id) AS name FROM range(3)")
     encoding = settle(rows, topic=topic, registry=SchemaRegistry(stack.schema_registry_url))
     latest = registry_client(stack).get_latest_version(f"{topic}-value")

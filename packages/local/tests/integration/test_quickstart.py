@@ -96,7 +96,7 @@ def test_the_quickstart_refuses_the_folder_of_another_pipeline(home: dict[str, s
     assert (tmp_path / "pipeline.yaml").read_text() == text
 
 
-def test_a_machine_with_a_failed_check_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_quickstart_refuses_a_machine_with_a_failed_check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     full = Diagnosis(name="home", verdict="error", what="/home, 0.2 GiB free", hint="free disk space")
     monkeypatch.setattr("lakefeed_local.quickstart.examine", lambda: [full])
     monkeypatch.chdir(tmp_path)

@@ -100,7 +100,7 @@ def test_sample_decodes_every_record_in_its_own_format(mixed: Feed) -> None:
         topic.sample(start="yesterday")
 
 
-def test_sample_decodes_a_pipelines_records_by_its_file(mixed: Feed) -> None:
+def test_sample_decodes_records_as_the_pipeline_file_says(mixed: Feed) -> None:
     decode = {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}}
     pipeline = mixed.write_file(decode=decode)
     assert Topic(mixed.topic).describe().schemas[0].subject == f"{mixed.topic}-value"

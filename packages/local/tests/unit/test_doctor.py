@@ -81,7 +81,7 @@ def test_the_clock_is_compared_with_the_store(store: str, monkeypatch: pytest.Mo
     assert found("clock").verdict == "warning"
 
 
-def test_a_store_that_overwrites_is_an_error(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_ignores_if_none_match_is_an_error(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {
         "AWS_ENDPOINT_URL_S3": store,
         "AWS_ACCESS_KEY_ID": "key",

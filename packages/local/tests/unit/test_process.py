@@ -60,7 +60,7 @@ def test_stop_kills_a_process_that_ignores_sigterm(tmp_path: Path, started: list
     assert not process.alive()
 
 
-def test_a_reused_pid_is_not_the_process(tmp_path: Path) -> None:
+def test_a_later_process_with_the_same_pid_is_not_stopped(tmp_path: Path) -> None:
     (tmp_path / "pid").write_text(json.dumps({"pid": os.getpid(), "began": "1"}))
     process = find_detached(tmp_path / "pid")
     assert process is not None

@@ -241,7 +241,7 @@ def test_a_csv_value_that_is_no_text_is_refused(run: Run, tmp_path: Path) -> Non
     ]
 
 
-def test_the_error_for_a_misfit_has_file_and_line(run: Run, tmp_path: Path) -> None:
+def test_the_error_for_a_value_that_does_not_fit_has_file_and_line(run: Run, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as found:
         run(
             AVRO + "    wrong:\n      records:\n        - {value: {zone: A, fare: 1}}\n"
@@ -269,7 +269,7 @@ def test_the_error_for_a_misfit_has_file_and_line(run: Run, tmp_path: Path) -> N
         ),
     ],
 )
-def test_the_error_for_a_misfit_names_the_field(run: Run, value: str, what: str) -> None:
+def test_the_error_for_a_value_that_does_not_fit_names_the_field(run: Run, value: str, what: str) -> None:
     schema = """
         type: record
         name: Trip
@@ -290,7 +290,7 @@ def test_the_error_for_a_misfit_names_the_field(run: Run, value: str, what: str)
     assert str(found.value).splitlines()[0] == f"the value cannot be encoded: {what}"
 
 
-def test_null_without_quotes_is_an_avro_type(run: Run) -> None:
+def test_null_without_quotes_is_read_as_the_avro_type_null(run: Run) -> None:
     schema = "{type: record, name: Trip, fields: [{name: zone, type: string}, {name: fare, type: [null, double]}]}"
     head, _, _ = AVRO.partition("tests:")
     cases = "  cases:\n    none:\n      records: [{value: {zone: A, fare: 1}}]\n      rows: [{fare: 1, zone: A}]\n"

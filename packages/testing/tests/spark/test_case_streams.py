@@ -33,7 +33,7 @@ tests:
     assert messages(report) == {"windows": [], "an open window has no row yet": []}
 
 
-def test_steps_join_tables_of_the_tests_and_call_python(run: Run, tmp_path: Path) -> None:
+def test_the_steps_of_a_transform_join_tables_and_call_python(run: Run, tmp_path: Path) -> None:
     (tmp_path / "steps_of_case.py").write_text(
         "def shout(rows):\n    from pyspark.sql import functions as sf\n"
         "    return rows.withColumn('city', sf.upper('city'))\n",

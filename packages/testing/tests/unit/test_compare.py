@@ -29,7 +29,7 @@ def test_rows_are_compared_in_any_order_by_the_expected_columns() -> None:
     ]
 
 
-def test_rows_with_several_matches_are_all_matched() -> None:
+def test_rows_with_several_candidates_are_all_matched() -> None:
     rows = ({"id": 1, "name": "a"}, {"id": 1, "name": "b"})
     assert found(case(rows=[{"id": 1}, {"id": 1, "name": "a"}]), rows=rows) == []
 

@@ -29,5 +29,5 @@ def test_numbers_of_more_than_28_digits_keep_all_digits() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "abc", "NaN", "Infinity", "1,5", "0x1"])
-def test_a_text_without_a_number_does_not_fit(text: str) -> None:
+def test_a_text_without_a_number_does_not_fit_a_decimal(text: str) -> None:
     assert not _is_decimal(text, 38, 18)

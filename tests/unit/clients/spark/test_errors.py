@@ -37,7 +37,7 @@ STREAM_FAILED = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with excep
         ),
     ],
 )
-def test_a_checkpoint_that_another_driver_changes_is_in_use(spark: str, what: str) -> None:
+def test_a_checkpoint_that_another_driver_changes_is_reported_as_in_use(spark: str, what: str) -> None:
     found = translate(RuntimeError(STREAM_FAILED.format(spark)))
     assert type(found) is CheckpointInUse
     assert found.what.startswith(what)

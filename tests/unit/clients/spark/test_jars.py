@@ -115,7 +115,7 @@ def test_fetch_downloads_each_file_once(repository: Repository, tmp_path: Path) 
     assert cached(tmp_path) == ["first-1.0.jar", "second-2.0-all.tar.gz"]
 
 
-def test_fetch_reports_the_bytes(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fetch_reports_the_number_of_bytes(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
 
     @contextmanager
@@ -277,7 +277,7 @@ def fetch_in_a_process(results: multiprocessing.Queue[list[str]]) -> None:
     results.put([str(path) for path in jars.fetch(["b"])])
 
 
-def test_processes_can_fetch_at_the_same_time(repository: Repository, tmp_path: Path) -> None:
+def test_several_processes_can_fetch_at_the_same_time(repository: Repository, tmp_path: Path) -> None:
     context = multiprocessing.get_context("fork")
     results: multiprocessing.Queue[list[str]] = context.Queue()
     racers = [context.Process(target=fetch_in_a_process, args=(results,)) for _ in range(4)]

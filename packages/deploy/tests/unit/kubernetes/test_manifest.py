@@ -225,7 +225,9 @@ def test_a_secret_in_plain_text_is_refused(tmp_path: Path, changes: list[tuple[s
         ([(MINIMAL[MINIMAL.index("deploy:") :], "")], "has no block deploy"),
     ],
 )
-def test_a_mistake_in_the_file_is_an_error(tmp_path: Path, changes: list[tuple[str, str]], message: str) -> None:
+def test_a_mistake_in_the_pipeline_file_is_an_error(
+    tmp_path: Path, changes: list[tuple[str, str]], message: str
+) -> None:
     assert message in refusal(write(tmp_path, *changes))
 
 

@@ -96,7 +96,9 @@ def hadoop_configuration(folder: Path) -> Path:
     return folder
 
 
-def test_yarn_sends_pyspark_and_writes_no_s3_keys_to_disks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_yarn_gets_pyspark_and_no_s3_keys_that_it_would_write_to_disks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = write(tmp_path)
     monkeypatch.setenv("YARN_CONF_DIR", str(hadoop_configuration(tmp_path)))
     found = planned(path, master="yarn").properties
@@ -106,7 +108,7 @@ def test_yarn_sends_pyspark_and_writes_no_s3_keys_to_disks(tmp_path: Path, monke
     assert "spark.yarn.isPython" not in planned(path).properties
 
 
-def test_submit_to_yarn_without_its_address_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_submit_to_yarn_is_refused_without_the_address_of_yarn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path)
     for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
         monkeypatch.delenv(name, raising=False)

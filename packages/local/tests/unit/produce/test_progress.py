@@ -16,7 +16,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_progress_is_a_line_every_few_seconds_without_a_terminal(clock: list[float]) -> None:
+def test_without_a_terminal_progress_is_a_line_every_few_seconds(clock: list[float]) -> None:
     out = io.StringIO()
     with ProduceView("trips", expected=4000, console=Console(file=out)) as view:
         for records in (0, 0, 0, 0, 1000, 1200, 1400, 1600, 1800, 2000):
@@ -31,7 +31,7 @@ def test_progress_is_a_line_every_few_seconds_without_a_terminal(clock: list[flo
     ]
 
 
-def test_progress_is_a_live_line_in_a_terminal(clock: list[float]) -> None:
+def test_in_a_terminal_progress_is_a_line_that_changes(clock: list[float]) -> None:
     out = io.StringIO()
     with ProduceView("trips", console=Console(file=out, force_terminal=True, width=80)) as view:
         view.reached(5)

@@ -45,7 +45,7 @@ def test_message_indexes_of_any_bytes_raise_no_error(rest: bytes) -> None:
 
 
 @pytest.mark.parametrize("text", ["NaN", "[1e999]", "{", "[" * 100_000, "1" * 5_000])
-def test_json_that_python_cannot_write_is_text(text: str) -> None:
+def test_json_that_python_cannot_write_is_shown_as_text(text: str) -> None:
     assert not is_json(text)
 
 
