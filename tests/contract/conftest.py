@@ -1,4 +1,4 @@
-"""Fixtures of the contract suite: one Spark session, and all object stores one after the other."""
+"""Fixtures of the contract tests: one Spark session, and a bucket in each object store in turn."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""The guarantees that Spark expects of a checkpoint manager hold on all stores, with the expected requests."""
+"""On all stores, the checkpoint manager gives the guarantees that Spark expects, with the stated requests."""
 
 import uuid
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +28,7 @@ def log(spark: SparkSession, root: str) -> Checkpoint:
     return Checkpoint.at(f"{root}/offsets", spark=spark)
 
 
-def test_a_new_entry_is_one_put_and_nothing_else(spark: SparkSession, log: Checkpoint) -> None:
+def test_writing_a_new_entry_makes_one_put_and_no_other_request(spark: SparkSession, log: Checkpoint) -> None:
     log.exists()
     with counting(spark) as counted:
         for batch in range(5):
@@ -37,7 +37,7 @@ def test_a_new_entry_is_one_put_and_nothing_else(spark: SparkSession, log: Check
     assert counted.requests == {"PutObject": 5}
 
 
-def test_written_entries_are_read_and_listed_from_memory(spark: SparkSession, log: Checkpoint) -> None:
+def test_entries_that_were_written_are_read_and_listed_without_requests(spark: SparkSession, log: Checkpoint) -> None:
     assert not log.exists()
     log.java.mkdirs(log.path())
     assert log.exists()
@@ -57,7 +57,9 @@ def test_written_entries_are_read_and_listed_from_memory(spark: SparkSession, lo
     assert counted.requests == {}
 
 
-def test_a_restart_costs_one_list_and_one_get_for_each_entry_read(spark: SparkSession, log: Checkpoint) -> None:
+def test_a_restart_makes_one_list_and_one_get_for_each_entry_that_it_reads(
+    spark: SparkSession, log: Checkpoint
+) -> None:
     for batch in range(3):
         log.write(f"{batch}", f"batch {batch}".encode())
     again = Checkpoint.at(log.root, spark=spark)
@@ -69,7 +71,7 @@ def test_a_restart_costs_one_list_and_one_get_for_each_entry_read(spark: SparkSe
     assert counted.requests == {"ListObjectsV2": 1, "GetObject": 1}
 
 
-def test_the_second_writer_of_an_entry_is_notified_by_hadoops_exception(spark: SparkSession, log: Checkpoint) -> None:
+def test_the_second_writer_of_an_entry_gets_hadoops_exception(spark: SparkSession, log: Checkpoint) -> None:
     other = Checkpoint.at(log.root, spark=spark)
     assert not other.exists("0")
     log.write("0", b"first")
@@ -80,7 +82,7 @@ def test_the_second_writer_of_an_entry_is_notified_by_hadoops_exception(spark: S
     assert log.read("0") == other.read("0") == b"first"
 
 
-def test_a_failed_close_stays_failed(spark: SparkSession, log: Checkpoint) -> None:
+def test_closing_a_refused_entry_again_fails_again(spark: SparkSession, log: Checkpoint) -> None:
     log.write("0", b"first")
     stream = Checkpoint.at(log.root, spark=spark).begin("0", b"second")
     for _ in range(2):
@@ -121,7 +123,7 @@ def test_overwriting_replaces_an_entry(spark: SparkSession, root: str) -> None:
     assert state.read("1.delta") == b"second"
 
 
-def test_cancelled_entry_leaves_no_object(bucket: Bucket, spark: SparkSession, log: Checkpoint) -> None:
+def test_a_cancelled_entry_leaves_no_object(bucket: Bucket, spark: SparkSession, log: Checkpoint) -> None:
     small = log.begin("0", b"unfinished")
     with counting(spark) as counted:
         small.cancel()
@@ -138,7 +140,7 @@ def test_cancelled_entry_leaves_no_object(bucket: Bucket, spark: SparkSession, l
 
 
 @pytest.mark.slow
-def test_a_large_entry_is_conditional_too(spark: SparkSession, log: Checkpoint) -> None:
+def test_a_large_entry_is_also_written_conditionally(spark: SparkSession, log: Checkpoint) -> None:
     other = Checkpoint.at(log.root, spark=spark)
     streams = [
         log.java.createAtomic(log.path("9.compact"), False),
@@ -154,7 +156,7 @@ def test_a_large_entry_is_conditional_too(spark: SparkSession, log: Checkpoint) 
     assert Checkpoint.at(log.root, spark=spark).java.list(log.path())[0].getLen() == 150 << 20
 
 
-def test_directories_exist_as_long_as_something_is_in_them(spark: SparkSession, root: str) -> None:
+def test_a_directory_exists_as_long_as_it_has_entries(spark: SparkSession, root: str) -> None:
     checkpoint = Checkpoint.at(root, spark=spark)
     assert not checkpoint.exists("state")
     checkpoint.write("state/0/1/1.delta", b"x", overwrite=True)
@@ -169,7 +171,9 @@ def test_directories_exist_as_long_as_something_is_in_them(spark: SparkSession, 
     assert java_class(missing.value) == "java.io.FileNotFoundException"
 
 
-def test_deletes_of_expired_entries_wait_for_one_request(bucket: Bucket, spark: SparkSession, log: Checkpoint) -> None:
+def test_deletes_of_expired_entries_are_sent_in_one_request(
+    bucket: Bucket, spark: SparkSession, log: Checkpoint
+) -> None:
     assert not log.exists()
     for batch in range(8):
         log.write(f"{batch}", b"x")
@@ -185,12 +189,12 @@ def test_deletes_of_expired_entries_wait_for_one_request(bucket: Bucket, spark: 
     with counting(spark) as counted:
         log.flush()
     expected = {"DeleteObjects": 1} | ({"ListObjectVersions": 1} if bucket.versioned else {})
-    assert counted.requests.pop("GetBucketVersioning", 1) == 1  # One request before the first delete in a bucket.
+    assert counted.requests.pop("GetBucketVersioning", 1) == 1  # Only the first delete in a bucket needs this request.
     assert counted.requests == expected
     assert nothing_but(bucket, log, ["6", "7"])
 
 
-def test_an_entry_that_is_taken_back_is_deleted_at_once(bucket: Bucket, log: Checkpoint) -> None:
+def test_deletes_of_the_newest_entries_are_sent_immediately(bucket: Bucket, log: Checkpoint) -> None:
     for batch in range(4):
         log.write(f"{batch}", b"x")
     log.delete("2")
@@ -202,7 +206,7 @@ def test_an_entry_that_is_taken_back_is_deleted_at_once(bucket: Bucket, log: Che
     assert nothing_but(bucket, log, ["0", "1", "2"])
 
 
-def test_a_file_written_again_outlives_its_pending_delete(bucket: Bucket, spark: SparkSession, root: str) -> None:
+def test_a_rewritten_file_survives_its_pending_delete(bucket: Bucket, spark: SparkSession, root: str) -> None:
     state = Checkpoint.at(f"{root}/state/0/0", spark=spark)
     for version in (1, 2, 3):
         state.write(f"{version}.delta", b"old", overwrite=True)
@@ -220,7 +224,7 @@ def test_a_file_written_again_outlives_its_pending_delete(bucket: Bucket, spark:
     ]
 
 
-def test_deleted_entry_does_not_reveal_an_older_version(bucket: Bucket, spark: SparkSession, root: str) -> None:
+def test_deleting_an_entry_does_not_reveal_an_older_version(bucket: Bucket, spark: SparkSession, root: str) -> None:
     state = Checkpoint.at(f"{root}/state/0/0", spark=spark)
     for attempt in range(3):
         state.write("1.delta", f"attempt {attempt}".encode(), overwrite=True)
@@ -230,7 +234,7 @@ def test_deleted_entry_does_not_reveal_an_older_version(bucket: Bucket, spark: S
     assert not Checkpoint.at(state.root, spark=spark).exists("1.delta")
 
 
-def test_a_directory_is_deleted_with_all_that_is_in_it(bucket: Bucket, spark: SparkSession, root: str) -> None:
+def test_a_directory_is_deleted_with_its_content(bucket: Bucket, spark: SparkSession, root: str) -> None:
     checkpoint = Checkpoint.at(root, spark=spark)
     for name in ("state/0/0/1.delta", "state/0/0/1.delta", "state/0/1/2.delta", "state2/0/0/1.delta", "metadata"):
         checkpoint.write(name, b"x", overwrite=True)
@@ -244,7 +248,7 @@ def test_a_directory_is_deleted_with_all_that_is_in_it(bucket: Bucket, spark: Sp
 
 
 def nothing_but(bucket: Bucket, checkpoint: Checkpoint, names: list[str]) -> bool:
-    """Check that there are only these objects, with one version each and without delete markers."""
+    """Return whether the log has only these entries, each with one version, and no delete marker."""
     prefix = checkpoint.root.removeprefix(bucket.url() + "/") + "/"
     expected = [prefix + name for name in names]
     assert bucket.keys(prefix) == expected
@@ -255,7 +259,7 @@ def nothing_but(bucket: Bucket, checkpoint: Checkpoint, names: list[str]) -> boo
 
 @pytest.mark.parametrize("writers", [2, 16])
 @pytest.mark.parametrize("versions", ["as they are", "suspended"])
-def test_the_probe_leaves_nothing_and_is_done_once(
+def test_the_probe_runs_once_per_bucket_and_leaves_no_object(
     bucket: Bucket, spark: SparkSession, writers: int, versions: str
 ) -> None:
     fresh = bucket.store.new_bucket()
@@ -277,7 +281,7 @@ def test_the_probe_leaves_nothing_and_is_done_once(
         assert fresh.versions() == ([], [])
 
 
-def test_a_start_asks_for_its_location_once(spark: SparkSession, root: str) -> None:
+def test_a_start_lists_the_checkpoint_once(spark: SparkSession, root: str) -> None:
     location = Checkpoint.at(root, spark=spark)
     location.java.createCheckpointDirectory()
     with counting(spark) as counted:
@@ -305,7 +309,9 @@ def test_a_start_asks_for_its_location_once(spark: SparkSession, root: str) -> N
     assert counted.requests == {"ListObjectsV2": 1, "GetObject": 1}
 
 
-def test_listing_of_a_start_is_used_until_its_first_offsets(bucket: Bucket, spark: SparkSession, root: str) -> None:
+def test_the_listing_of_a_start_is_used_until_the_first_offsets_entry(
+    bucket: Bucket, spark: SparkSession, root: str
+) -> None:
     location = Checkpoint.at(root, spark=spark)
     location.java.createCheckpointDirectory()
     assert not location.exists("state")
@@ -316,7 +322,7 @@ def test_listing_of_a_start_is_used_until_its_first_offsets(bucket: Bucket, spar
     assert location.exists("state/0/0/1.delta")
 
 
-def test_driver_with_an_outdated_listing_is_refused(spark: SparkSession, bucket: Bucket, root: str) -> None:
+def test_a_driver_with_an_outdated_listing_is_refused(spark: SparkSession, bucket: Bucket, root: str) -> None:
     location = Checkpoint.at(root, spark=spark)
     location.java.createCheckpointDirectory()
     late = Checkpoint.at(f"{root}/offsets", spark=spark)
@@ -328,7 +334,7 @@ def test_driver_with_an_outdated_listing_is_refused(spark: SparkSession, bucket:
     assert late.read("0") == b"the other driver's"
 
 
-def test_foreign_files_are_listed_and_left_alone(bucket: Bucket, spark: SparkSession, log: Checkpoint) -> None:
+def test_foreign_files_are_listed_and_not_changed(bucket: Bucket, spark: SparkSession, log: Checkpoint) -> None:
     prefix = log.root.removeprefix(bucket.url() + "/")
     bucket.put(f"{prefix}/README.txt", b"not ours")
     bucket.put(f"{prefix}/0", b"theirs")
@@ -337,7 +343,7 @@ def test_foreign_files_are_listed_and_left_alone(bucket: Bucket, spark: SparkSes
     assert log.names(glob="[0-9]*") == ["0"]
 
 
-def test_a_local_checkpoint_is_sparks_own(spark: SparkSession, tmp_path: Any) -> None:
+def test_a_local_checkpoint_is_managed_by_sparks_own_class(spark: SparkSession, tmp_path: Any) -> None:
     local = Checkpoint.at(f"file:{tmp_path}/offsets", spark=spark)
     assert not local.exists()
     local.java.mkdirs(local.path())
@@ -348,7 +354,7 @@ def test_a_local_checkpoint_is_sparks_own(spark: SparkSession, tmp_path: Any) ->
     assert java_class(refused.value) == HADOOP_EXISTS
 
 
-def test_settings_out_of_range_are_named(spark: SparkSession, root: str) -> None:
+def test_the_error_names_a_setting_out_of_range(spark: SparkSession, root: str) -> None:
     with pytest.raises(
         IllegalArgumentException, match=r"lakefeed.checkpoint.probe.writers is 1; it must be from 2 to 64"
     ):

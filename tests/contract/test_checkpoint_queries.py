@@ -1,4 +1,4 @@
-"""Real streaming queries on all stores: long, compacted, purged, stopped and restarted many times."""
+"""Real streaming queries on all stores lose no row over many batches, compactions, purges, stops and restarts."""
 
 import time
 import uuid
@@ -22,7 +22,7 @@ PATIENCE = 240
 
 @dataclass(frozen=True)
 class Place:
-    """The folders of a query."""
+    """The folders of one query in a bucket: the checkpoint and the output of the file sink."""
 
     bucket: Bucket
     name: str
@@ -49,7 +49,7 @@ def place(bucket: Bucket) -> Place:
 
 @contextmanager
 def settings(spark: SparkSession, **values: object) -> Iterator[None]:
-    """Set options below ``spark.sql.streaming`` until the block ends; ``__`` stands for a dot."""
+    """Set Spark settings below ``spark.sql.streaming`` until the block ends; ``__`` in a name stands for a dot."""
     keys = {f"spark.sql.streaming.{name.replace('__', '.')}": str(value) for name, value in values.items()}
     for key, value in keys.items():
         spark.conf.set(key, value)
@@ -67,13 +67,13 @@ def numbers(spark: SparkSession) -> DataFrame:
 
 
 def writing(frame: DataFrame, checkpoint: str, table: str | None = None) -> Callable[[], StreamingQuery]:
-    """Return a function that starts a query, which writes to Parquet files, or to nothing without a table."""
+    """Return a function that starts a query; the query writes Parquet files, or nothing if `table` is None."""
     writer = frame.writeStream.format("parquet" if table else "noop").option("checkpointLocation", checkpoint)
     return lambda: writer.trigger(processingTime="0 seconds").start(table)
 
 
 def run_until(start: Callable[[], StreamingQuery], batch: int) -> None:
-    """Run a query until it has finished this batch; stop it at any point of the next one."""
+    """Run a query until it has finished this batch; then stop the query at some point of a later batch."""
     query = start()
     deadline = time.monotonic() + PATIENCE
     try:
@@ -94,7 +94,7 @@ def assert_every_number_once(table: DataFrame, *, batches: int) -> None:
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("batches", "step"), [(60, 12), pytest.param(1000, 40, marks=pytest.mark.slow)])
-def test_parquet_with_compaction_and_purging_restarted_again_and_again(
+def test_a_parquet_query_with_compaction_and_purging_loses_no_row_over_many_restarts(
     spark: SparkSession, place: Place, batches: int, step: int
 ) -> None:
     start = writing(numbers(spark), place.checkpoint, place.table)
@@ -105,7 +105,8 @@ def test_parquet_with_compaction_and_purging_restarted_again_and_again(
     Checkpoint.at(place.checkpoint, spark=spark).flush()
     assert place.count("checkpoint", "offsets") <= 12
     assert place.count("checkpoint", "commits") <= 12
-    # Entries outlive their compaction by cleanupDelay: allow the batches of that second, and two compaction intervals.
+    # Spark deletes compacted entries after cleanupDelay, so there may be entries of the last second's batches and of
+    # two compaction intervals.
     assert place.count("table", "_spark_metadata") <= 40
     if place.bucket.versioned:
         for folder in ("checkpoint", "table/_spark_metadata"):
@@ -114,16 +115,16 @@ def test_parquet_with_compaction_and_purging_restarted_again_and_again(
             assert len(versions) == len(set(versions))
 
 
-def test_parquet_steady_state_is_three_entries_and_the_data(spark: SparkSession, place: Place) -> None:
+def test_a_parquet_batch_puts_three_entries_and_the_data_file(spark: SparkSession, place: Place) -> None:
     with counting(spark) as counted:
         run_until(writing(numbers(spark), place.checkpoint, place.table), 20)
     batches = place.count("checkpoint", "commits")
     assert batches >= 20
-    # Offsets, commit and sink log entry; the data file is the fourth PUT.
+    # A batch puts four objects: the entries of offsets, commits and the sink's log, and the data file.
     assert counted.requests["PutObject"] <= 4 * batches + 12
 
 
-def test_a_query_without_files_makes_two_puts_a_batch(spark: SparkSession, place: Place) -> None:
+def test_a_query_without_files_makes_two_puts_per_batch(spark: SparkSession, place: Place) -> None:
     start = writing(numbers(spark), place.checkpoint)
     run_until(start, 0)
     with settings(spark, minBatchesToRetain=5):
@@ -133,7 +134,7 @@ def test_a_query_without_files_makes_two_puts_a_batch(spark: SparkSession, place
             run_until(start, 240)
     done = place.count("checkpoint", "offsets")
     assert second.requests["PutObject"] <= 2 * 210
-    # Deferred deletes of earlier tests may be sent meanwhile: all tests share the JVM's counter.
+    # Leave out deletes: the JVM's counter may include deferred deletes of earlier tests.
     deletes = {"DeleteObject", "DeleteObjects", "ListObjectVersions"}
     reads = {name: count for name, count in second.requests.items() if name not in deletes | {"PutObject"}}
     assert sum(reads.values()) <= 12, reads
@@ -141,7 +142,7 @@ def test_a_query_without_files_makes_two_puts_a_batch(spark: SparkSession, place
     assert first.requests["PutObject"] >= 2 * 35
 
 
-def test_foreach_batch_query_resumes(spark: SparkSession, place: Place, tmp_path: Path) -> None:
+def test_a_foreach_batch_query_resumes(spark: SparkSession, place: Place, tmp_path: Path) -> None:
     seen: dict[int, list[int]] = {}
 
     def keep(batch: DataFrame, batch_id: int) -> None:
@@ -179,13 +180,13 @@ def test_state_survives_restarts(spark: SparkSession, place: Place, provider: st
         for batch in (4, 9, 15, 22):
             run_until(start, batch)
         rows = sorted(row.value for row in spark.read.parquet(place.table).collect())
-    # Each number is in two batches: without state each one would be there twice.
+    # The source gives each number in two batches: without state, each row would land twice.
     assert rows == list(range(len(rows)))
     assert len(rows) >= 11
     assert place.count("checkpoint", "state") > 0
 
 
-def test_aggregation_resumes(spark: SparkSession, place: Place) -> None:
+def test_an_aggregation_resumes(spark: SparkSession, place: Place) -> None:
     totals: dict[int, tuple[int, int]] = {}
 
     def keep(batch: DataFrame, batch_id: int) -> None:

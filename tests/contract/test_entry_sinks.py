@@ -1,4 +1,4 @@
-"""A sink of another package passes the suite that lakefeed provides for such packages; broken sinks fail it."""
+"""The sink of another package passes lakefeed's contract suite for sinks; the suite fails for broken sinks."""
 
 import sqlite3
 import sys
@@ -34,21 +34,21 @@ class TestSqliteArchive(SinkContract):
 
 
 def without_a_key(own: Any, rows: Any, batch: Batch) -> None:
-    """Store the rows and the entry in one transaction, even if the batch number exists."""
+    """Store the rows and the entry in one transaction, even if an entry with the batch's number exists."""
     with own._transaction() as database:
         store(own, database, rows)
         database.execute("INSERT INTO lakefeed VALUES (?, ?, ?)", (batch.feed, batch.number, batch.entry))
 
 
 def that_looks_first(own: Any, rows: Any, batch: Batch) -> None:
-    """Look the batch number up before writing, instead of letting a unique key reject it."""
+    """Look the batch number up before the write, instead of letting a unique key refuse a second entry."""
     if len(own.entries()) >= batch.number:
         raise ValueError("the number is taken")
     without_a_key(own, rows, batch)
 
 
 def in_two_transactions(own: Any, rows: Any, batch: Batch) -> None:
-    """Look the batch number up, store the rows, and store the entry in a second transaction."""
+    """Store the rows in one transaction and the entry in a second one, after looking the batch number up."""
     if len(own.entries()) >= batch.number:
         raise ValueError("the number is taken")
     with own._transaction() as database:
@@ -77,7 +77,7 @@ AT_ONCE: Any = SinkContract.test_one_of_two_concurrent_writes_is_refused
 @pytest.mark.parametrize(
     ("write", "test"), [(without_a_key, REPLACED), (that_looks_first, AT_ONCE), (in_two_transactions, AT_ONCE)]
 )
-def test_a_broken_sink_is_noticed(
+def test_the_contract_suite_fails_for_each_broken_sink(
     write: Callable[..., None], test: Any, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from lakefeed_sqlite_archive.sink import SqliteArchive

@@ -1,4 +1,4 @@
-"""The guarantees of all formats, on the real registry, with records written by Confluent's serialisers."""
+"""All formats give the same guarantees, with the real registry and records from Confluent's serialisers."""
 
 import json
 import uuid
@@ -132,7 +132,7 @@ def _framed(form: str, spark: SparkSession, registry: SchemaRegistry) -> Case:
     return Case(spec(registry_url=registry.url, reader_schema=reader), value, ROW)
 
 
-def test_a_good_row_and_a_null_value(spark: SparkSession, case: Case) -> None:
+def test_a_valid_value_becomes_a_row_and_null_stays_null(spark: SparkSession, case: Case) -> None:
     frame = decoded(records(spark, [case.good, None]), case.spec)
     good, null = results(frame)
     assert good.error is None
@@ -141,7 +141,7 @@ def test_a_good_row_and_a_null_value(spark: SparkSession, case: Case) -> None:
     assert [row.asDict() for row in rows(frame, on_null="skip").collect()] == [case.row]
 
 
-def test_invalid_value_is_an_error(spark: SparkSession, case: Case) -> None:
+def test_an_invalid_value_is_an_error(spark: SparkSession, case: Case) -> None:
     wrong = {
         "empty": b"",
         "truncated": case.good[:-1],
@@ -151,7 +151,7 @@ def test_invalid_value_is_an_error(spark: SparkSession, case: Case) -> None:
     found = dict(zip(wrong, results(decoded(records(spark, list(wrong.values())), case.spec)), strict=True))
     assert (found["empty"].error is None) == case.takes_empty
     for name in ("truncated", "garbage", "left over"):
-        # A cut text is still a text, and a line without its line end is still a line.
+        # Truncation is no error for a text or a CSV line, because a part of one is a valid text or line, too.
         if case.takes_any or (name == "truncated" and isinstance(case.spec, String | JavaFormat)):
             assert found[name].error is None
         else:
@@ -159,7 +159,9 @@ def test_invalid_value_is_an_error(spark: SparkSession, case: Case) -> None:
             assert found[name].error, name
 
 
-def test_header_with_a_schema_id_is_decoded(spark: SparkSession, case: Case, registry: SchemaRegistry) -> None:
+def test_a_valid_header_is_read_and_a_wrong_header_is_an_error(
+    spark: SparkSession, case: Case, registry: SchemaRegistry
+) -> None:
     if not isinstance(case.spec, ConfluentAvro | ConfluentProtobuf | ConfluentJson):
         assert results(decoded(records(spark, [case.good]), case.spec))[0].schema_id is None
         return
@@ -204,7 +206,7 @@ def test_keys_are_decoded_as_values(spark: SparkSession, case: Case) -> None:
     assert [row.asDict(recursive=True)["kafka_key"] for row in kept] == [expected, None]
 
 
-def test_references_of_protobuf_and_json_schema(spark: SparkSession, registry: SchemaRegistry) -> None:
+def test_references_in_protobuf_and_json_schema_are_resolved(spark: SparkSession, registry: SchemaRegistry) -> None:
     client, mark = SchemaRegistryClient({"url": registry.url}), uuid.uuid4().hex[:8]
     shared = {
         "city.proto": 'syntax = "proto3"; package geo; message City { string name = 1; }',

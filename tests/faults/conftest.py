@@ -1,4 +1,4 @@
-"""Object stores that fail on demand, one after the other, and a bucket of each behind a proxy that breaks requests."""
+"""Fixtures: each object store in turn, and a bucket in it behind a proxy that makes requests fail on demand."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,7 +23,7 @@ def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield running
 
 
-# Not of scope package: a process has one session, and other modules of this folder use another kind of session.
+# The scope is module, not package: a process has one session, and other modules need one of another kind.
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with checkpoint_session(tmp_path_factory.mktemp("spark")) as running:
@@ -50,7 +50,7 @@ def bucket(store: Store, proxy: FaultProxy, spark: SparkSession) -> Iterator[Buc
 
 @pytest.fixture
 def log(spark: SparkSession, bucket: Bucket) -> Checkpoint:
-    """Return the manager of a log with three entries, after the manager has probed the store."""
+    """Return a checkpoint manager that has probed the store, for a log with three entries."""
     Checkpoint.at(bucket.url("c"), spark=spark).java.createCheckpointDirectory()
     made = Checkpoint.at(bucket.url("c", "offsets"), spark=spark)
     assert not made.exists()
@@ -61,14 +61,14 @@ def log(spark: SparkSession, bucket: Bucket) -> Checkpoint:
 
 @pytest.fixture(scope="module")
 def stack_proxy(stack: Endpoints) -> Iterator[FaultProxy]:
-    """Yield a proxy of the embedded store, for drivers in other processes."""
+    """Yield a proxy in front of the embedded store, for drivers that run in other processes."""
     with fault_proxy(stack.s3_endpoint) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def successor(stack: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
-    """Yield a driver in another process, without faults, which resumes after a killed one."""
+    """Yield a driver in a separate process, without faults, which resumes the feed of a killed driver."""
     log = tmp_path_factory.mktemp("successor") / "driver.log"
     environment = {**stack.as_environment(), **SHORT_LIVED}
     with driver("tests.support.faults.driver_child", environment=environment, log=log) as running:

@@ -1,4 +1,4 @@
-"""Entries that are empty, cut, foreign or missing stop the query and its readers; foreign files beside them do not."""
+"""Empty, truncated, foreign or missing entries stop the query or the reader of its output; foreign files do not."""
 
 import uuid
 from pathlib import Path
@@ -37,7 +37,7 @@ def test_a_damaged_entry_stops_the_query(spark: SparkSession, bucket: Bucket, fi
     run_until(start, 2)
     done = {int(name.rpartition("/")[2]) for name in bucket.keys("c/commits/")}
     last = max(done)
-    bucket.remove(f"c/offsets/{last + 1}")  # The state of a query that stopped between two batches.
+    bucket.remove(f"c/offsets/{last + 1}")  # As if the query had stopped between two batches.
     spoil(bucket, file if file == "c/metadata" else f"{file}/{last}", damage)
     with pytest.raises((AssertionError, PySparkException, Py4JJavaError), match=STOPPED):
         run_until(start, last + 3)
@@ -64,8 +64,9 @@ def test_a_damaged_sink_log_stops_its_readers(spark: SparkSession, bucket: Bucke
 )
 @pytest.mark.parametrize(("kept", "end"), [(MEMORY, "delta"), (ROCKSDB, "changelog")], ids=["memory", "RocksDB"])
 def test_damaged_state_stops_the_query(spark: SparkSession, store: Store, kept: str, end: str, damage: str) -> None:
-    """Without checksum files beside the state's files, too."""
-    # Not through the proxy: Spark maintains state in the background, so meter and proxy may differ by a request.
+    """Damage is noticed although the state's files have no checksum files beside them."""
+    # Use a bucket without the proxy: Spark maintains state in the background, so the fixture's comparison of meter and
+    # proxy could differ by a request.
     bucket = store.new_bucket()
     introduce(spark, bucket)
 
@@ -85,7 +86,7 @@ def test_damaged_state_stops_the_query(spark: SparkSession, store: Store, kept: 
 
 
 def spoil(bucket: Bucket, key: str, damage: str) -> None:
-    """Damage an entry as a faulty copy or a user might."""
+    """Damage the object of this key, as a faulty copy or a user might."""
     content = bucket.request("GET", key)
     if damage == "missing":
         bucket.remove(key)
@@ -93,7 +94,7 @@ def spoil(bucket: Bucket, key: str, damage: str) -> None:
         bucket.put(key, {"empty": b"", "truncated": content[: len(content) // 2], "foreign": b"\x00PNG"}[damage])
 
 
-def test_foreign_files_in_every_directory_disturb_nothing(spark: SparkSession, bucket: Bucket) -> None:
+def test_foreign_files_in_the_checkpoint_do_not_disturb_the_query(spark: SparkSession, bucket: Bucket) -> None:
     start = writing(numbers(spark), bucket.url("c"), bucket.url("table"))
     run_until(start, 2)
     for folder in ("c", "c/offsets", "c/commits", "table/_spark_metadata"):

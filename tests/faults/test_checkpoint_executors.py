@@ -1,4 +1,4 @@
-"""State stores on executors in separate JVMs: after a restart, or a kill of one executor, every row is there once."""
+"""Executors in separate JVMs keep state: every row lands once after restarts, and after the kill of an executor."""
 
 import json
 import time
@@ -19,7 +19,7 @@ PACKAGE = "org.apache.spark.sql.execution.streaming.state"
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("provider", ["HDFSBackedStateStoreProvider", "RocksDBStateStoreProvider"])
-def test_state_is_kept_by_executors_in_jvms_of_their_own(store: Store, tmp_path: Path, provider: str) -> None:
+def test_executors_in_separate_jvms_keep_state_over_a_kill(store: Store, tmp_path: Path, provider: str) -> None:
     bucket = store.new_bucket()
     job = {"checkpoint": bucket.url("c"), "table": bucket.url("table"), "provider": f"{PACKAGE}.{provider}"}
     runs = [{"until": 6, "kill": False}, {"until": 16, "kill": True}, {"until": 22, "kill": False}]
@@ -37,10 +37,10 @@ def test_state_is_kept_by_executors_in_jvms_of_their_own(store: Store, tmp_path:
             assert seen["driver"] not in seen["executors"]
             assert len(seen["executors"]) >= (3 if run["kill"] else 2)
             assert counted(running)["state"] > 0
-            if not run["kill"]:  # The counts of an executor's last second are lost when it is killed.
+            if not run["kill"]:  # A killed executor has not reported the counts of its last second.
                 assert_counts_agree(running, proxy)
     rows = rows_of_log(bucket, "table", tmp_path)
-    # Each number is in two batches: without state each one would be there twice.
+    # The source gives each number in two batches: without state, each row would land twice.
     assert rows == list(range(len(rows)))
     assert len(rows) >= 11
     if bucket.versioned:
@@ -48,14 +48,14 @@ def test_state_is_kept_by_executors_in_jvms_of_their_own(store: Store, tmp_path:
 
 
 def counted(running: Driver) -> dict[str, Any]:
-    """Return the counts of the driver's meter, which include its executors' requests."""
+    """Return the counts of the driver's meter, which include the requests of the executors."""
     running.tell("count")
     counts: dict[str, Any] = json.loads(running.hear())
     return counts
 
 
 def assert_counts_agree(running: Driver, proxy: FaultProxy) -> None:
-    """Wait until the meter has the proxy's counts; executors report theirs once a second."""
+    """Wait until the driver's meter equals the proxy's counts; executors report their counts once a second."""
     for _ in range(20):
         if counted(running)["requests"] == proxy.counted():
             return

@@ -1,4 +1,4 @@
-"""An error on any kind of request is retried or stops the query; it never leads to a wrong answer."""
+"""A failed request of any kind is retried or stops the query, and never leads to a wrong result."""
 
 import random
 import threading
@@ -18,7 +18,7 @@ EVERY_OPERATION = ("PutObject", "GetObject", "HeadObject", "ListObjectsV2", "Del
 
 
 def use(log: Checkpoint, operation: str) -> None:
-    """Do something that sends this request, and check the result."""
+    """Use the log in a way that sends a request of this operation, and check the result."""
     fresh = Checkpoint.at(log.root, spark=log.spark)
     if operation == "PutObject":
         log.write("3", b"batch 3")
@@ -47,7 +47,9 @@ def use(log: Checkpoint, operation: str) -> None:
 
 @pytest.mark.parametrize("kind", ["503", "reset"])
 @pytest.mark.parametrize("operation", EVERY_OPERATION)
-def test_a_passing_fault_is_retried(log: Checkpoint, proxy: FaultProxy, operation: str, kind: Kind) -> None:
+def test_a_request_is_retried_after_a_passing_fault(
+    log: Checkpoint, proxy: FaultProxy, operation: str, kind: Kind
+) -> None:
     fault = proxy.spoil(kind, on(operation))
     use(log, operation)
     assert fault.done == 1
@@ -55,7 +57,7 @@ def test_a_passing_fault_is_retried(log: Checkpoint, proxy: FaultProxy, operatio
 
 @pytest.mark.parametrize("kind", ["503", "reset"])
 @pytest.mark.parametrize("operation", EVERY_OPERATION)
-def test_a_lasting_fault_is_an_error(
+def test_a_fault_that_lasts_is_an_error(
     bucket: Bucket, log: Checkpoint, proxy: FaultProxy, operation: str, kind: Kind
 ) -> None:
     proxy.spoil(kind, on(operation), times=ALWAYS)
@@ -72,7 +74,7 @@ def test_a_lasting_fault_is_an_error(
 
 @pytest.mark.parametrize("times", [1, ALWAYS])
 @pytest.mark.parametrize("kind", ["503", "reset"])
-def test_request_for_versioning_is_retried(
+def test_a_failed_request_for_the_versioning_is_retried(
     spark: SparkSession, bucket: Bucket, proxy: FaultProxy, kind: Kind, times: int
 ) -> None:
     def begin_and_delete() -> None:
@@ -93,7 +95,9 @@ def test_request_for_versioning_is_retried(
 
 
 @pytest.mark.parametrize("kind", ["503", "reset"])
-def test_listing_of_versions_is_retried(log: Checkpoint, bucket: Bucket, proxy: FaultProxy, kind: Kind) -> None:
+def test_a_failed_listing_of_versions_is_retried(
+    log: Checkpoint, bucket: Bucket, proxy: FaultProxy, kind: Kind
+) -> None:
     fault = proxy.spoil(kind, on("ListObjectVersions"))
     use(log, "ListObjectVersions")
     assert fault.done == int(bucket.versioned)
@@ -102,7 +106,7 @@ def test_listing_of_versions_is_retried(log: Checkpoint, bucket: Bucket, proxy: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["503", "reset"])
-def test_a_large_entry_is_retried_in_its_parts(log: Checkpoint, proxy: FaultProxy, kind: Kind) -> None:
+def test_failed_parts_of_a_large_entry_are_retried(log: Checkpoint, proxy: FaultProxy, kind: Kind) -> None:
     begin = proxy.spoil(kind, on("CreateMultipartUpload"))
     part = proxy.spoil(kind, lambda request: "partNumber" in request.query)
     end = proxy.spoil(
@@ -113,7 +117,7 @@ def test_a_large_entry_is_retried_in_its_parts(log: Checkpoint, proxy: FaultProx
 
 
 @pytest.mark.slow
-def test_a_large_entry_whose_last_reply_was_lost_is_no_conflict(
+def test_a_large_entry_whose_last_reply_was_lost_counts_as_written(
     bucket: Bucket, log: Checkpoint, proxy: FaultProxy
 ) -> None:
     fault = proxy.spoil(
@@ -124,7 +128,7 @@ def test_a_large_entry_whose_last_reply_was_lost_is_no_conflict(
     assert bucket.pending_uploads() == []
 
 
-def test_an_own_write_whose_reply_was_lost_is_no_conflict(
+def test_an_entry_whose_reply_was_lost_counts_as_written(
     spark: SparkSession, log: Checkpoint, proxy: FaultProxy
 ) -> None:
     fault = proxy.spoil("lost reply", on("PutObject"))
@@ -137,7 +141,7 @@ def test_an_own_write_whose_reply_was_lost_is_no_conflict(
     assert Checkpoint.at(log.root, spark=spark).read("3") == b"batch 3"
 
 
-def test_a_strangers_write_stays_a_conflict_though_our_request_was_repeated(
+def test_an_entry_of_another_driver_is_a_conflict_although_the_request_was_repeated(
     spark: SparkSession, log: Checkpoint, proxy: FaultProxy
 ) -> None:
     Checkpoint.at(log.root, spark=spark).write("3", b"theirs")
@@ -147,7 +151,7 @@ def test_a_strangers_write_stays_a_conflict_though_our_request_was_repeated(
     assert java_class(refused.value) == "org.apache.hadoop.fs.FileAlreadyExistsException"
 
 
-def test_a_write_that_cannot_be_settled_is_an_error_and_asked_again(
+def test_a_write_with_unknown_outcome_is_an_error_and_the_next_listing_asks_the_store(
     spark: SparkSession, log: Checkpoint, proxy: FaultProxy
 ) -> None:
     proxy.spoil("lost reply", on("PutObject"))
@@ -181,13 +185,17 @@ def test_a_store_without_conditional_writes_is_refused(
     assert java_class(exists.value) == "org.apache.hadoop.fs.FileAlreadyExistsException"
 
 
-def test_a_store_that_lets_two_win_is_refused(spark: SparkSession, bucket: Bucket, proxy: FaultProxy) -> None:
+def test_a_store_that_accepts_two_conditional_writes_of_one_key_is_refused(
+    spark: SparkSession, bucket: Bucket, proxy: FaultProxy
+) -> None:
     proxy.spoil("ignored condition", lambda request: request.conditional, times=3)
     with pytest.raises(Py4JJavaError, match="racing conditional writes"):
         Checkpoint.at(bucket.url("c"), spark=spark).java.createCheckpointDirectory()
 
 
-def test_a_probe_whose_winner_got_no_reply_is_run_again(spark: SparkSession, bucket: Bucket, proxy: FaultProxy) -> None:
+def test_the_probe_is_repeated_if_the_reply_to_its_winner_was_lost(
+    spark: SparkSession, bucket: Bucket, proxy: FaultProxy
+) -> None:
     fault = proxy.spoil("lost reply", lambda request: request.conditional)
     with counting(spark) as counted:
         Checkpoint.at(bucket.url("c"), spark=spark).java.createCheckpointDirectory()
@@ -197,7 +205,7 @@ def test_a_probe_whose_winner_got_no_reply_is_run_again(spark: SparkSession, buc
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_a_query_on_a_store_full_of_faults_loses_and_doubles_nothing(
+def test_a_query_loses_and_doubles_no_row_on_a_faulty_store(
     spark: SparkSession, bucket: Bucket, proxy: FaultProxy, seed: int
 ) -> None:
     chance, lock = random.Random(seed), threading.Lock()
@@ -217,7 +225,7 @@ def test_a_query_on_a_store_full_of_faults_loses_and_doubles_nothing(
             for _ in range(20):
                 try:
                     run_until(start, batch)
-                except Exception:  # Any error may stop the query, if it does so before the timeout.
+                except Exception:  # The query may stop with any error, but not hang until the timeout.
                     stops += 1
                 except AssertionError:
                     stops += 1

@@ -1,4 +1,4 @@
-"""Two drivers on one checkpoint: one continues, the other stops with Spark's message, and every row is there once."""
+"""Of two drivers on one checkpoint, one continues and one stops with Spark's message; every row lands once."""
 
 import json
 import uuid
@@ -13,7 +13,8 @@ from tests.support.faults.drivers import Driver, driver
 from tests.support.stores import Bucket, Store
 
 BATCHES = 6
-# The last message is from Spark's check before batch 0. It may come first: no entry has been written by then.
+# Messages of Spark with which a driver may stop. The last message is from Spark's check before batch 0, when no entry
+# has been written.
 MESSAGES = (
     "CONCURRENT_STREAM_LOG_UPDATE",
     "Multiple streaming queries",
@@ -24,7 +25,7 @@ MESSAGES = (
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("rounds", [3, pytest.param(50, marks=pytest.mark.slow)])
-def test_of_two_drivers_one_survives(store: Store, tmp_path: Path, rounds: int) -> None:
+def test_of_two_drivers_on_one_checkpoint_one_continues(store: Store, tmp_path: Path, rounds: int) -> None:
     bucket = store.new_bucket()
     with ExitStack() as running:
         child, environment = "tests.support.faults.two_drivers_child", store.as_environment()
@@ -35,7 +36,7 @@ def test_of_two_drivers_one_survives(store: Store, tmp_path: Path, rounds: int) 
 
 
 def play(drivers: list[Driver], bucket: Bucket, name: str, folder: Path) -> None:
-    """Run one round with both drivers."""
+    """Let both drivers run a query on the same checkpoint; check that one continued, and that every row landed once."""
     job = {"checkpoint": bucket.url(name, "c"), "table": bucket.url(name, "table"), "batches": BATCHES}
     for each in drivers:
         each.tell(json.dumps(job))

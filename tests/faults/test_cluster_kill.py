@@ -1,4 +1,4 @@
-"""Machines of a standalone cluster are lost during a batch, and every row is in the table once."""
+"""Each row lands once although machines of a standalone cluster are lost during a batch."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def on_cluster(cluster: Standalone) -> dict[str, str]:
 
 
 def executors(cluster: Standalone) -> dict[str, list[int]]:
-    """Return the executors by worker, for workers that have any."""
+    """Return the process ids of the executors by worker; workers without an executor are left out."""
     found: dict[str, list[int]] = {}
     for pid in cluster.pids_of("CoarseGrainedExecutorBackend"):
         name = next(name for name, process in cluster.processes.items() if process.pid == os.getpgid(pid))
@@ -46,13 +46,13 @@ def executors(cluster: Standalone) -> dict[str, list[int]]:
     return found
 
 
-def test_a_worker_is_lost_in_mid_batch(feed: Feed, cluster: Standalone) -> None:
+def test_each_row_lands_once_if_a_worker_is_lost_in_mid_batch(feed: Feed, cluster: Standalone) -> None:
     rows = send_slow_rows(feed)
     marks = feed.folder / "marks"
     environment = {**feed.environment, "SPARK_AUTHENTICATE_SECRET": SECRET}
     file = slow_file(feed, marks, spark=on_cluster(cluster))
     running = Running(["run", file, "--once", "--master", cluster.master], environment, feed.folder / "run.log")
-    # In the second batch, so that the first one is committed.
+    # Kill the worker in the second batch, so that the first batch is committed.
     cluster.wait_for("the second batch", lambda: marked(marks) > SLOW_BATCH + SLOW_BATCH // 3)
     before = executors(cluster)
     assert len(before) == 2
@@ -62,7 +62,9 @@ def test_a_worker_is_lost_in_mid_batch(feed: Feed, cluster: Standalone) -> None:
     assert_each_row_once(feed, file, rows, environment)
 
 
-def test_a_supervised_driver_is_killed_and_then_its_machine(feed: Feed, cluster: Standalone) -> None:
+def test_each_row_lands_once_if_a_supervised_driver_and_then_its_machine_are_killed(
+    feed: Feed, cluster: Standalone
+) -> None:
     rows = send_slow_rows(feed)
     marks, stage = feed.folder / "marks", feed.folder / "stage"
     stage.mkdir()
@@ -74,7 +76,7 @@ def test_a_supervised_driver_is_killed_and_then_its_machine(feed: Feed, cluster:
     )
     first = json.loads(sent.stdout)["driver"]
 
-    # Kill the JVM alone: its Python process must end too.
+    # Kill only the driver's JVM: the driver's Python process must end, too.
     cluster.wait_for("the first batch", lambda: marked(marks) > SLOW_BATCH // 3)
     (jvm,) = cluster.pids_of("DriverWrapper")
     (python,) = cluster.pids_of("main.py")
@@ -117,7 +119,7 @@ def unless_broken(rows: DataFrame, mistake: str) -> DataFrame:
 """
 
 
-def test_a_supervised_driver_that_fails_is_started_again_ever_later(feed: Feed, cluster: Standalone) -> None:
+def test_a_failing_supervised_driver_waits_longer_before_each_restart(feed: Feed, cluster: Standalone) -> None:
     feed.create_topic(partitions=1)
     rows = [{"id": number, "zone": "one"} for number in range(10)]
     feed.send(feed.avro(rows))
@@ -141,7 +143,7 @@ def test_a_supervised_driver_that_fails_is_started_again_ever_later(feed: Feed, 
     assert marked(mistake) == 2
     time.sleep(15)
     assert marked(mistake) == 2
-    # The application waits without using the cluster's cores.
+    # While the driver waits, no application uses cores of the cluster.
     assert [each["state"] for each in cluster.state()["activeapps"]] == []
     mistake.unlink()
     cluster.wait_for("all rows", lambda: len(rows_so_far(feed)) == len(rows))

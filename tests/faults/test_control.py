@@ -1,4 +1,4 @@
-"""Commands pause, resume, change and stop a feed; a pause outlives its driver."""
+"""Commands pause, resume, change and stop a feed; a pause remains when the driver dies."""
 
 import json
 import signal
@@ -29,7 +29,7 @@ def dashboard(port: int) -> dict[str, Any]:
 
 
 class Shell:
-    """Another shell of the user."""
+    """A second shell of the user, with other environment variables, that runs commands."""
 
     def __init__(self, environment: dict[str, str]) -> None:
         self.environment = environment
@@ -47,7 +47,7 @@ class Shell:
         return bool(self.progress(path)["paused"])
 
 
-def test_a_pause_survives_the_death_of_its_driver_and_each_row_is_there_once(
+def test_a_pause_survives_the_death_of_the_driver_and_each_row_lands_once(
     feed: Feed, tmp_path: Path, environment: dict[str, str]
 ) -> None:
     feed.create_topic(partitions=1)
@@ -62,7 +62,8 @@ def test_a_pause_survives_the_death_of_its_driver_and_each_row_is_there_once(
         assert (progress["state"], progress["totals"]["records"]) == ("paused", 100)
         assert (progress["paused"]["reason"], progress["paused"]["by"]) == (REASON, this_user())
         assert shell.do("feed", "pause", path, status=2)["what"].startswith("the feed is already paused by ")
-    # A run with --once is refused, with the pause's reason; even on another machine, which has no file of the pause.
+    # A run with --once is refused with the reason of the pause, even on another machine, which has no file of the
+    # pause.
     elsewhere = {**environment, "LAKEFEED_HOME": str(tmp_path / "elsewhere")}
     refused = Shell(elsewhere).do("run", path, "--once", status=1)
     assert refused["error"] == "FeedPaused"
@@ -88,7 +89,7 @@ def test_a_pause_survives_the_death_of_its_driver_and_each_row_is_there_once(
 
 
 def has_batch(path: Path, environment: dict[str, str]) -> bool:
-    """Check whether a driver works on a batch; False before the driver has started."""
+    """Return whether a driver works on a batch; False if no driver has started yet."""
     document = json.loads(lakefeed("status", path, "--output", "json", environment=environment, status=None).stdout)
     return bool((document.get("progress") or {}).get("running"))
 
@@ -97,7 +98,7 @@ def events(running: Running) -> list[dict[str, Any]]:
     return [json.loads(line) for line in running.said().splitlines() if line.startswith('{"time"')]
 
 
-def test_a_pause_in_a_batch_survives_the_death_of_its_driver_in_it(
+def test_a_pause_requested_during_a_batch_survives_the_death_of_the_driver(
     feed: Feed, tmp_path: Path, environment: dict[str, str]
 ) -> None:
     feed.create_topic(partitions=1)
@@ -114,7 +115,7 @@ def test_a_pause_in_a_batch_survives_the_death_of_its_driver_in_it(
     assert REASON in refused["what"]
 
 
-def test_a_feed_that_does_not_run_is_paused_for_its_next_start(
+def test_a_feed_that_does_not_run_can_be_paused_for_its_next_start(
     feed: Feed, tmp_path: Path, environment: dict[str, str]
 ) -> None:
     feed.create_topic(partitions=1)
@@ -135,7 +136,7 @@ def test_a_feed_that_does_not_run_is_paused_for_its_next_start(
     assert shell.do("run", path, "--once")["records"] == 0
 
 
-def test_a_dashboard_with_a_token_takes_the_requests_of_another_machine(
+def test_a_dashboard_accepts_requests_with_a_token_from_another_machine(
     feed: Feed, tmp_path: Path, environment: dict[str, str]
 ) -> None:
     feed.create_topic(partitions=1)

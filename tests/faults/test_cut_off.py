@@ -1,4 +1,4 @@
-"""A driver is cut off from the network, as a pod on a lost node: its successor works, and it commits nothing."""
+"""A driver that is cut off from the network, as a pod on a lost node is, commits nothing after its successor began."""
 
 import json
 import time
@@ -26,10 +26,10 @@ def database(postgres: PostgreSQL) -> PostgreSQL:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("seconds", "status"), [(0, 2), (1, 0)])
-def test_disconnected_driver_commits_nothing_after_it_was_replaced(
+def test_a_disconnected_driver_commits_nothing_after_it_was_replaced(
     stack: Endpoints, feed: Feed, database: PostgreSQL, tmp_path: Path, seconds: int, status: int
 ) -> None:
-    # With a catalog on a server, the cut may even interrupt the commit's own request.
+    # The catalog is on a server, so the cut may even interrupt the request of a commit.
     feed.catalog = "pg"
     catalog = {"uri": database.jdbc_url, "warehouse": f"{stack.warehouse}/pg", "username": database.user}
     feed.create_topic(partitions=2)
@@ -49,11 +49,11 @@ def test_disconnected_driver_commits_nothing_after_it_was_replaced(
     ports = [*(int(address.rpartition(":")[2]) for address in addresses), database.port]
     link = Link(tmp_path, ports)
     with link.running():
-        # With status 0 a restart policy does not start the driver again beside its successor.
+        # A status of 0 would keep a restart policy from starting the driver again beside its successor.
         arguments: list[str | Path] = ["run", file, "--exit-when-replaced", str(status)]
         with Running(arguments, environment, tmp_path / "first.log", command=link.command(COMMAND)) as first:
             first.wait_until_it_says(": batch ", times=3)
-            time.sleep(seconds)  # Cut at another moment of a batch.
+            time.sleep(seconds)  # Each case cuts the network at a different moment of a batch.
             link.cut()
             second = lakefeed("run", file, "--once", "--output", "json", environment=environment)
             assert 0 < json.loads(second.stdout)["rows"] < ROWS
@@ -68,6 +68,6 @@ def test_disconnected_driver_commits_nothing_after_it_was_replaced(
 
 
 def pipeline_rows(file: Path, feed: Feed, environment: dict[str, str]) -> list[int]:
-    """Return the ids in the table; read them without Spark."""
+    """Return the ids in the table, read without Spark."""
     connections = Pipeline.from_file(file, environment=environment).connections
     return [row["id"] for row in open_table(feed.table, connections=connections).scan().to_arrow().to_pylist()]

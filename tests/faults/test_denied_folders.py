@@ -1,6 +1,6 @@
-"""A folder that a run may not write, or that is a file: exit status 2, cause, place and next step, no stack trace.
+"""A folder that a run may not write, or that is a file, is an error with status 2, cause, place and next step.
 
-Root may write everywhere. So the commands drop that capability, and folders have mode 0500.
+Root may write to any folder, so the commands drop this capability; unwritable folders have mode 0500.
 """
 
 import sys
@@ -34,7 +34,7 @@ def locked(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """Return a file in the place of a needed folder."""
+    """Return the path of a file, which the tests configure where a folder is needed."""
     path = tmp_path / "file"
     path.touch()
     return path
@@ -49,7 +49,7 @@ def on_disk(stack: Endpoints, tmp_path: Path) -> Feed:
 
 
 def refusal(feed: Feed, *options: str | Path, environment: dict[str, str] | None = None, **blocks: Any) -> str:
-    """Return the error of a run that is refused."""
+    """Run the feed, which must be refused; return the printed error."""
     done = lakefeed(
         *("run", feed.write_file(**blocks), "--once", *options),
         environment={**feed.environment, **SHORT_LIVED, **(environment or {})},
@@ -64,7 +64,9 @@ def refusal(feed: Feed, *options: str | Path, environment: dict[str, str] | None
 
 
 @pytest.mark.parametrize("kind", ["locked", "file"])
-def test_denied_folder_is_an_error_before_the_start(on_disk: Feed, request: pytest.FixtureRequest, kind: str) -> None:
+def test_an_unwritable_folder_is_an_error_before_the_start(
+    on_disk: Feed, request: pytest.FixtureRequest, kind: str
+) -> None:
     place: Path = request.getfixturevalue(kind)
     why = {"locked": ("Permission denied",), "file": ("Not a directory", "File exists", "it is a file")}[kind]
     refusals = {
@@ -80,7 +82,7 @@ def test_denied_folder_is_an_error_before_the_start(on_disk: Feed, request: pyte
 
 
 @pytest.mark.parametrize("kind", ["locked", "file"])
-def test_a_feed_without_a_home_says_who_does_not_find_it_and_runs(
+def test_a_feed_runs_without_a_writable_home_and_warns_that_commands_do_not_find_it(
     on_disk: Feed, request: pytest.FixtureRequest, kind: str
 ) -> None:
     place: Path = request.getfixturevalue(kind)
@@ -97,8 +99,8 @@ def test_a_feed_without_a_home_says_who_does_not_find_it_and_runs(
 
 
 @pytest.mark.parametrize("place", ["table", "checkpoint"])
-def test_denied_folder_is_an_error_within_a_batch(on_disk: Feed, place: str) -> None:
-    """The folder was writable until the run started."""
+def test_a_folder_that_becomes_unwritable_is_an_error_within_a_batch(on_disk: Feed, place: str) -> None:
+    """The folder was writable when the first run started, and is not any more when the second run writes a batch."""
     lakefeed("run", on_disk.write_file(), "--once", environment={**on_disk.environment, **SHORT_LIVED})
     on_disk.send(on_disk.avro([{"id": 2, "zone": "a"}]))
     assert on_disk.disk is not None

@@ -1,4 +1,4 @@
-"""The store refuses a manifest: the commit that needs it does not land, although all its other files are uploaded."""
+"""If the store refuses one metadata file, the commit that needs the file does not land: other uploads do not matter."""
 
 import pytest
 
@@ -14,7 +14,7 @@ ALWAYS = 10**6
 
 @pytest.mark.slow
 @pytest.mark.parametrize("file", ["[^/]*-m[0-9]+[.]avro", "snap-[^/]*[.]avro"], ids=["manifest", "list"])
-def test_a_commit_does_not_land_without_one_of_its_metadata_files(
+def test_a_commit_does_not_land_if_one_of_its_metadata_files_is_missing(
     feed: Feed, stack_proxy: FaultProxy, successor: Driver, file: str
 ) -> None:
     landing = Landing(feed, "iceberg", has_checkpoint=False)
@@ -25,7 +25,7 @@ def test_a_commit_does_not_land_without_one_of_its_metadata_files(
 
     stack_proxy.heal()
     metadata = f"/{feed.name}/rows/metadata"
-    # The requests in `after` let the first batch land.
+    # The fault begins only after the requests in `after`, so that the first batch lands.
     fault = stack_proxy.spoil(
         "503", put(f"{metadata}/{file}$"), times=ALWAYS, after=[put("/rows/data/"), put(f"{metadata}/.*[.]json$")]
     )

@@ -1,4 +1,4 @@
-"""A test run that is interrupted or killed leaves no process behind, whichever of its processes gets the signal."""
+"""An interrupted or killed run of the tests leaves no process behind, whichever of its processes gets the signal."""
 
 import os
 import signal
@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-# Each of the two workers starts a server that becomes a child of init, as the local stack does, and a child server.
-# Both have their own session and environment: neither signals of the terminal nor of make reach them.
+# Each of the two workers starts two servers: a server that becomes a child of init, as the local stack does, and a
+# child process. Both servers have a new session and environment, so no signal from the terminal or make reaches them.
 SUITE = """
 import time
 from pathlib import Path
@@ -58,8 +58,8 @@ def controller_of(run: str) -> int:
 
 @pytest.mark.parametrize("receiver", ["group", "controller"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_no_process_outlives_an_interrupted_run(number: signal.Signals, receiver: str, tmp_path: Path) -> None:
-    for worker in ("1", "2"):  # Two files, since a worker runs all tests of a file.
+def test_no_process_outlives_an_interrupted_test_run(number: signal.Signals, receiver: str, tmp_path: Path) -> None:
+    for worker in ("1", "2"):  # Write two files, because one worker runs all tests of a file.
         (tmp_path / f"test_{worker}.py").write_text(SUITE.format(folder=str(tmp_path / worker)))
     (tmp_path / "conftest.py").write_text("from tests.support.own_process import pytest_configure\n")
     name = uuid.uuid4().hex

@@ -20,13 +20,13 @@ from tests.support.feed import Feed
 from tests.support.lake import spark_on
 
 COUNT = 6_000
-# One request for almost every record, one after the other, which leaves time for the kill.
+# With these options the producer sends almost every record in a separate request, so that there is time for the kill.
 SLOW = {"kafka.linger.ms": 0, "kafka.batch.size": 1, "kafka.max.in.flight.requests.per.connection": 1}
 
 
 @pytest.fixture(scope="module")
 def here(stack: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Yield a Spark session of this process."""
+    """Yield a Spark session in this process, to read the sink's topic."""
     with spark_on(stack, name="kafka-sink-faults", folder=tmp_path_factory.mktemp("spark")) as running:
         yield running
 
@@ -59,7 +59,7 @@ def read(frame: DataFrame, name: str, *, folder: str) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["append", "update"])
-def test_killed_in_mid_batch_a_reader_has_every_record_once(feed: Feed, here: SparkSession, mode: str) -> None:
+def test_a_reader_gets_every_record_once_after_a_kill_in_mid_batch(feed: Feed, here: SparkSession, mode: str) -> None:
     out = f"{feed.topic}-out"
     topics = Topics(feed.stack.bootstrap_servers)
     feed.create_topic(partitions=2)
@@ -91,7 +91,7 @@ def test_killed_in_mid_batch_a_reader_has_every_record_once(feed: Feed, here: Sp
     rows = read(frame, name, folder=f"{feed.folder}/read")
     column = "id" if mode == "append" else "pair"
     assert Counter(each[column] for each in rows) == Counter(range(expected))
-    # A pipeline that deduplicates lands the same rows; each commit also stores which copies it has read.
+    # A pipeline with deduplicate lands the same rows, and stores with each commit which copies it has read.
     table = f"lake.{feed.name}.copied"
     reader = Pipeline.from_file(
         feed.write_file(
@@ -110,7 +110,7 @@ def test_killed_in_mid_batch_a_reader_has_every_record_once(feed: Feed, here: Sp
 
 
 @pytest.mark.slow
-def test_killed_in_real_time_what_is_sent_again_is_recognized(feed: Feed, here: SparkSession) -> None:
+def test_records_sent_again_after_a_kill_in_real_time_are_recognized_as_copies(feed: Feed, here: SparkSession) -> None:
     out, count = f"{feed.topic}-out", 1_000
     topics = Topics(feed.stack.bootstrap_servers)
     feed.create_topic(partitions=1)
@@ -124,7 +124,7 @@ def test_killed_in_real_time_what_is_sent_again_is_recognized(feed: Feed, here: 
     victim.kill()
     assert "at-least-once" in victim.said()
 
-    # No progress was stored before the kill, so all records are sent again, here in batches.
+    # The killed run had not stored its progress, so this run in batches sends all records again.
     done = command("run", file, "--once", environment={**feed.environment, **SHORT_LIVED}, timeout=500)
     assert done.returncode == 0, done.stderr
     assert sum(topics.end_offsets(out).values()) == 2 * count

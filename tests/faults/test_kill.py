@@ -1,4 +1,4 @@
-"""A run is killed or asked to stop at any moment: after the next run every row is in the table once."""
+"""A run is killed or asked to stop at some moment: after the next run, every row is in the table once."""
 
 import os
 import random
@@ -18,7 +18,7 @@ ROWS = 24_000  # Eight batches.
 
 @pytest.fixture(scope="module")
 def topic(stack: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Create a topic with trips from the generator; the tests land it in separate tables."""
+    """Return a topic with generated trips, which each test lands in a separate table."""
     feed = Feed(stack, tmp_path_factory.mktemp("kill"))
     feed.create_topic(partitions=10)
     lakefeed("topics", "produce", feed.topic, "--generate", "taxi", "--rows", str(ROWS), environment=feed.environment)
@@ -26,7 +26,7 @@ def topic(stack: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def arguments(topic: str, feed: Feed) -> list[str]:
-    """Return options that run the demo's pipeline on this topic, table and checkpoint, in small batches."""
+    """Return options that run the demo's pipeline in small batches, with this topic, table and checkpoint."""
     settings = {
         "source.kafka.topics.0": topic,
         "source.kafka.max_records_per_batch": "3000",
@@ -46,7 +46,7 @@ def assert_every_row_once(feed: Feed) -> None:
 
 
 @pytest.mark.parametrize("path", ["auto", pytest.param("off", marks=pytest.mark.slow)])
-def test_sigkill_in_mid_run_loses_and_doubles_nothing(topic: str, feed: Feed, path: str) -> None:
+def test_sigkill_in_mid_run_loses_and_doubles_no_row(topic: str, feed: Feed, path: str) -> None:
     feed.fast_path = feed.fast_path or path
     run_it = arguments(topic, feed)
     dice = random.Random(20180208)
@@ -61,7 +61,9 @@ def test_sigkill_in_mid_run_loses_and_doubles_nothing(topic: str, feed: Feed, pa
 @pytest.mark.parametrize(
     "number", [pytest.param(each, marks=pytest.mark.slow) for each in (signal.SIGTERM, signal.SIGINT)]
 )
-def test_a_signal_finishes_the_batch_and_exits_0(topic: str, feed: Feed, number: signal.Signals) -> None:
+def test_a_run_finishes_its_batch_after_a_signal_and_exits_with_status_0(
+    topic: str, feed: Feed, number: signal.Signals
+) -> None:
     run_it = arguments(topic, feed)
     run = Running(run_it, feed.environment, feed.folder / "run.log")
     run.wait_until_it_says(": batch ", times=2)
@@ -75,7 +77,7 @@ def test_a_signal_finishes_the_batch_and_exits_0(topic: str, feed: Feed, number:
 
 
 @pytest.mark.slow
-def test_suspended_driver_commits_nothing_after_it_was_replaced(topic: str, feed: Feed) -> None:
+def test_a_suspended_driver_commits_nothing_after_it_was_replaced(topic: str, feed: Feed) -> None:
     run_it = arguments(topic, feed)
     first = Running(run_it, feed.environment, feed.folder / "first.log")
     first.wait_until_it_says(": batch ", times=2)

@@ -1,7 +1,7 @@
-"""A driver is killed before and after each step of a batch; after a restart each record is there once.
+"""A driver is killed before and after each step of a batch; after a restart, each record has landed once.
 
-The S3 proxy kills the driver's process group at the step's request (``kill_points.py``). The records include broken
-ones, an aborted transaction, and a transaction that is open when the driver dies and is committed afterwards.
+The S3 proxy kills the driver's process group at the step's request: see ``kill_points.py``. The topic has broken
+records, an aborted transaction, and a transaction that is open when the driver dies and is committed afterwards.
 """
 
 import pytest
@@ -13,14 +13,14 @@ from tests.support.faults.s3_fault_proxy import FaultProxy
 from tests.support.faults.workload import PARTITIONS, Workload
 from tests.support.feed import Feed
 
-# In make test-full: between metadata.json and the swap in the catalog, and just after the swap without a checkpoint.
+# make test-full runs only these points, among them those between metadata.json and the swap in the catalog.
 TELLING = (
     KillPoint("iceberg", "table metadata", "after"),
     KillPoint("iceberg", "table metadata", "then", has_checkpoint=False),
     KillPoint("iceberg", "letters' table metadata", "before", has_checkpoint=False),
 )
 
-# Points that are also tested on the general path: make test-general-path.
+# These points are also tested with fast_path: off, by make test-general-path.
 GENERAL = (*TELLING, KillPoint("iceberg", "data file", "after"), KillPoint("iceberg", "commits entry", "before"))
 CASES = [
     *(pytest.param(each, "auto", id=str(each), marks=() if each in TELLING else pytest.mark.slow) for each in POINTS),
@@ -29,7 +29,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("point", "path"), CASES)
-def test_killed_feed_lands_each_record_once_after_a_restart(
+def test_a_killed_feed_lands_each_record_once_after_a_restart(
     feed: Feed, stack_proxy: FaultProxy, successor: Driver, point: KillPoint, path: str
 ) -> None:
     feed.fast_path = feed.fast_path or path

@@ -1,6 +1,6 @@
-"""The request meter counts failed requests too: all attempts, as they were sent.
+"""The request meter counts every attempt that was sent, also those that failed.
 
-The fixture ``bucket`` compares its counts by operation with the proxy's, here and in all other fault tests.
+After each test of this folder, the fixture ``bucket`` compares the meter's counts by operation with the proxy's.
 """
 
 from dataclasses import replace
@@ -18,7 +18,7 @@ from tests.support.stores import REGION, Bucket
 
 
 @pytest.mark.parametrize("kind", ["503", "reset", "lost reply"])
-def test_errors_are_attempts_without_a_good_answer(
+def test_an_attempt_without_a_good_answer_counts_as_a_request_and_an_error(
     spark: SparkSession, log: Checkpoint, bucket: Bucket, proxy: FaultProxy, kind: Kind
 ) -> None:
     before = s3_requests(spark).below([bucket.name])
@@ -29,7 +29,7 @@ def test_errors_are_attempts_without_a_good_answer(
     assert asked.errors == 1
 
 
-def test_an_attempt_that_reaches_no_server_counts_as_an_error(
+def test_an_attempt_that_reaches_no_server_counts_as_a_request_and_an_error(
     spark: SparkSession, bucket: Bucket, proxy: FaultProxy
 ) -> None:
     unreachable = replace(
@@ -44,7 +44,7 @@ def test_an_attempt_that_reaches_no_server_counts_as_an_error(
 
 
 @pytest.mark.parametrize("kind", ["503", "reset", "lost reply"])
-def test_icebergs_client_is_counted_in_the_same_way(
+def test_failed_attempts_of_icebergs_client_are_counted(
     spark: SparkSession, bucket: Bucket, proxy: FaultProxy, kind: Kind
 ) -> None:
     gateway: Any = spark._jvm

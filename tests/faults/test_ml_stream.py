@@ -1,4 +1,4 @@
-"""The model of ``examples/ml_stream`` learns no record twice after a kill; a running feed uses its newest version."""
+"""The model of ``examples/ml_stream`` learns no record twice after a kill; a running feed uses the newest version."""
 
 import json
 import shutil
@@ -83,7 +83,7 @@ def model_of(feed: Feed) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_killed_feed_learns_each_record_once(feed: Feed, moment: str) -> None:
+def test_a_killed_feed_learns_each_record_once(feed: Feed, moment: str) -> None:
     feed.create_topic(partitions=1)
     sales = [sale(number) for number in range(RECORDS)]
     feed.send(encoded(sales))
@@ -121,7 +121,7 @@ def scoring(feed: Feed, models: str) -> Path:
 
 
 def scored(feed: Feed, count: int, running: Running) -> list[dict[str, Any]]:
-    """Wait until there are `count` rows; return them."""
+    """Wait until the scoring feed has landed `count` rows; return the rows."""
     deadline = time.monotonic() + 120
     rows: list[dict[str, Any]] = []
     while len(rows) < count:
@@ -133,7 +133,7 @@ def scored(feed: Feed, count: int, running: Running) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_a_feed_that_runs_scores_with_a_new_version_from_its_next_batch_on(feed: Feed, tmp_path: Path) -> None:
+def test_a_running_feed_uses_a_new_version_of_the_model_from_the_next_batch(feed: Feed, tmp_path: Path) -> None:
     sales, offer = Feed(feed.stack, tmp_path), {"area": 70, "rooms": 2}
     for each in (sales, feed):
         each.create_topic(partitions=1)

@@ -1,4 +1,4 @@
-"""Two drivers of one feed start at the same moment, many times: one of them lands each record once."""
+"""Two drivers of one feed start at the same moment, many times: together they land each record once."""
 
 import random
 from collections import Counter
@@ -14,7 +14,7 @@ from tests.support.faults.workload import PARTITIONS, Workload
 from tests.support.feed import Feed
 from tests.support.shop import Shop
 
-# Errors of a sink without a fence, at the checkpoint or at Spark's log of files.
+# Errors with which a driver stops if its sink has no fence: at the checkpoint, or at Spark's log of files.
 IN_USE = ("CheckpointInUse: ", "the path of feed", "is behind its checkpoint")
 BEFORE = ("nothing", "batch begun", "checkpoint lost")
 
@@ -51,7 +51,7 @@ def test_of_two_drivers_started_together_one_lands_each_record_once(
             lost = [error for error in errors if error is not None]
             ends[f"{len(lost)} of 2 stopped"] += 1
             print(number, pauses, lost, flush=True)
-            # Both may succeed if one ends before the other takes the fence.
+            # Both drivers may succeed if one ends before the other takes the fence.
             assert len(lost) < 2, lost
             expected = (REPLACED,) if sink == "iceberg" else IN_USE
             assert all(any(each in error for each in expected) for error in lost), lost
@@ -65,10 +65,10 @@ def test_of_two_drivers_started_together_one_lands_each_record_once(
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("rounds", [8])
-def test_of_two_jobs_of_many_tables_started_together_one_lands_them_all(
+def test_of_two_jobs_of_many_tables_started_together_one_lands_all_records(
     stack: Endpoints, tmp_path: Path, rounds: int
 ) -> None:
-    """Each table has its own fence, so both jobs may take some tables in turn."""
+    """Each table has a separate fence, so each job may win the fences of some tables."""
     environment = {**stack.as_environment(), **SHORT_LIVED}
     dice = random.Random(20180208)
     ends: Counter[int] = Counter()
@@ -97,7 +97,10 @@ def test_of_two_jobs_of_many_tables_started_together_one_lands_them_all(
 def play(
     both: list[Driver], landing: Landing, pauses: list[dict[str, float]], *, begun: bool, apart: float
 ) -> list[str | None]:
-    """Start both, `apart` seconds apart; with ``begun`` a third driver has begun a batch before and not landed it."""
+    """Start both drivers, `apart` seconds apart, and return their errors.
+
+    With `begun`, an earlier driver has begun a batch and not landed it.
+    """
     file = landing.write_file()
     if begun:
         both[0].prepare(file, begin_only=True)

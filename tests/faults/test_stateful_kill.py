@@ -1,4 +1,4 @@
-"""A driver with windows is killed during a batch: each window is there once, and counts each hit once."""
+"""A driver of a query with state is killed during a batch: each result lands once, and counts each record once."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -45,7 +45,7 @@ def killed_and_started_again(feed: Feed, file: Path, stack_proxy: FaultProxy, po
 
 @pytest.mark.slow
 @pytest.mark.parametrize("point", POINTS, ids=str)
-def test_killed_feed_lands_each_window_once_after_a_restart(
+def test_a_killed_feed_lands_each_window_once_after_a_restart(
     feed: Feed, stack_proxy: FaultProxy, point: KillPoint
 ) -> None:
     feed.create_topic(partitions=1)
@@ -95,7 +95,7 @@ def counted(rows):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("point", [POINTS[1], POINTS[3]], ids=str)
-def test_killed_feed_with_python_state_counts_each_record_once(
+def test_a_killed_feed_with_python_state_counts_each_record_once(
     feed: Feed, stack_proxy: FaultProxy, point: KillPoint
 ) -> None:
     feed.create_topic(partitions=1)
@@ -129,12 +129,12 @@ def joined(feed: Feed) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("point", [POINTS[0], POINTS[1], POINTS[3]], ids=str)
-def test_killed_join_lands_each_pair_once_after_a_restart(
+def test_a_killed_join_lands_each_pair_once_after_a_restart(
     feed: Feed, stack_proxy: FaultProxy, point: KillPoint
 ) -> None:
     blocks = joined(feed)
     clicks, orders = blocks["source"]["kafka"]["topics"]
-    # Every third click has no order. The last click, a day later, closes all windows before it.
+    # Every third click has no order. The last click is a day later: its watermark closes all earlier windows.
     clicked = [(number, START + timedelta(minutes=number)) for number in range(120)] + [
         (120, START + timedelta(days=1))
     ]

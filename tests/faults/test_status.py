@@ -1,4 +1,4 @@
-"""A feed as another shell sees it: running, hanging, killed; and hostile records in its log and its terminal."""
+"""Another shell sees whether a driver runs, hangs or was killed; hostile records do no harm in a terminal."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def status(path: Path, environment: dict[str, str]) -> tuple[int, dict[str, Any]
 
 
 def is_live(environment: dict[str, str]) -> bool:
-    """Ask /health as a probe does; another status than 200, or no answer in time, means that the driver is not live."""
+    """Return whether the driver is live, as a probe does: whether /health answers in time with status 200."""
     url, token = address(environment)
     try:
         return answer(f"{url}/health", headers={"Authorization": f"Bearer {token}"}, seconds=3)[0] == 200
@@ -41,7 +41,9 @@ def is_live(environment: dict[str, str]) -> bool:
         return False
 
 
-def test_another_shell_sees_a_driver_run_hang_and_die(feed: Feed, tmp_path: Path, environment: dict[str, str]) -> None:
+def test_status_in_another_shell_shows_a_driver_running_hanging_and_dead(
+    feed: Feed, tmp_path: Path, environment: dict[str, str]
+) -> None:
     feed.create_topic(partitions=1)
     feed.send(records(100))
     path = feed.write_file(decode=JSON_ROWS)
@@ -70,7 +72,7 @@ def test_another_shell_sees_a_driver_run_hang_and_die(feed: Feed, tmp_path: Path
         os.kill(running.process.pid, signal.SIGCONT)
         until(lambda: status(path, environment)[1]["state"] == "running")
         assert is_live(environment)
-        # Another machine has no file of the driver: there the ledger decides.
+        # On another machine, which has no file of the driver, the state comes from the ledger.
         elsewhere = {**environment, "LAKEFEED_HOME": str(tmp_path / "elsewhere")}
         assert status(path, elsewhere)[1]["state"] in ("probably running", "unknown")
     assert not is_live(environment)
@@ -114,8 +116,8 @@ def in_terminal(arguments: list[str], environment: dict[str, str], *, seconds: f
     return shown
 
 
-def test_hostile_records_and_secrets_do_nothing_in_a_terminal(feed: Feed, environment: dict[str, str]) -> None:
-    """Keys and values with control characters, marks of direction and 1 MB become dead letters."""
+def test_hostile_records_are_escaped_and_secrets_hidden_in_a_terminal(feed: Feed, environment: dict[str, str]) -> None:
+    """Records with control characters, direction characters or 1 MB of text become dead letters."""
     feed.create_topic(partitions=1)
     feed.send([b'{"id": 1}', HOSTILE.encode(), HOSTILE.encode() + b"x" * 900_000, b"\xff\xfe\x1b[31m"])
     path = feed.write_file(

@@ -1,4 +1,4 @@
-"""Random lives of a feed: kills, faults of store, catalog and brokers, transactions; each record is there once.
+"""A feed lands each record once over random kills, faults of store, catalog and brokers, and transactions.
 
 ``make faults SEEDS=3`` draws three seeds, ``make faults SEED=17`` repeats one. A repeated seed makes the same
 decisions, but threads and processes may interleave differently.
@@ -30,7 +30,7 @@ from tests.support.servers.kafka_cluster import BROKERS, Cluster, kafka_cluster
 from tests.support.servers.rest_catalog import RestCatalog, rest_catalog_on
 
 FAULTS: tuple[Kind, ...] = ("503", "500", "SlowDown", "reset", "lost reply")
-# The effect of a change on the REST catalog, and its answer: see ``rest_catalog``.
+# Whether the REST catalog applies a change, and what it answers: see ``rest_catalog``.
 ANSWERS = (
     "not-applied-503",
     "not-applied-401",
@@ -46,10 +46,10 @@ Spoilt = tuple[Kind, str, int]
 
 
 def seeds() -> list[int]:
-    """Return SEED, or as many new seeds as SEEDS says; the same fixed seed by default.
+    """Return the seed in the variable SEED, or SEEDS new seeds, or by default a fixed seed.
 
-    All workers of one run must draw the same seeds, else pytest-xdist refuses their collections. Hence they draw
-    from the id of the run. Without workers it is None, and the seeds are random.
+    All workers of pytest-xdist must draw the same seeds, because it refuses workers with different tests. So the
+    seeds are drawn from the id of the test run, or are random if there are no workers.
     """
     if seed := os.environ.get("SEED"):
         return [int(seed)]
@@ -61,7 +61,7 @@ def seeds() -> list[int]:
 
 @dataclass(frozen=True)
 class Run:
-    """One run of the driver: the records before it, the point at which it dies, and the faults of the servers."""
+    """One run of the driver: the records sent before it, the point at which the driver dies, the faults of servers."""
 
     records: int
     transaction: int
@@ -73,7 +73,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Plan:
-    """The decisions of a seed."""
+    """All decisions that are drawn from one seed: the kind of sink, the batch size, and the runs."""
 
     sink: SinkKind
     batch: int
@@ -86,7 +86,7 @@ class Plan:
 
     @classmethod
     def of(cls, seed: int) -> Plan:
-        """Return the plan of a seed."""
+        """Draw all decisions from a seed."""
         dice = random.Random(seed)
         sink: SinkKind = dice.choice(("iceberg", "parquet"))
         has_checkpoint = sink == "parquet" or dice.random() < 0.5
@@ -100,7 +100,7 @@ def _run(dice: random.Random, points: list[KillPoint]) -> Run:
     spoilt = tuple(
         (dice.choice(FAULTS), dice.choice(OPERATIONS), dice.randint(1, 2)) for _ in range(dice.randint(0, 3))
     )
-    # A table's first changes are those of the feed's start.
+    # These answers hit the first changes of a run, most of which are those of the feed's start.
     answers = tuple(dice.choice((*ANSWERS, "")) for _ in range(dice.randint(0, 6)))
     return Run(dice.randint(20, 400), dice.randint(1, 60), dice.choice(ENDS), dice.choice(points), spoilt, answers)
 
@@ -120,7 +120,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("seed", seeds())
-def test_records_land_once_after_random_faults(
+def test_each_record_lands_once_after_random_faults(
     request: pytest.FixtureRequest, stack: Endpoints, tmp_path: Path, stack_proxy: FaultProxy, seed: int
 ) -> None:
     plan = Plan.of(seed)
@@ -137,7 +137,7 @@ def test_records_land_once_after_random_faults(
 
 
 def play(plan: Plan, feed: Feed, proxy: FaultProxy, catalog: RestCatalog | None, brokers: Cluster | None) -> None:
-    """Run one feed as planned, and check its sink after each run."""
+    """Run a feed as planned, and check after each run that its sink has no wrong or doubled row."""
     landing = Landing(feed, plan.sink, plan.batch, has_checkpoint=plan.has_checkpoint)
     work = Workload(feed)
     if brokers is None:
@@ -153,7 +153,7 @@ def play(plan: Plan, feed: Feed, proxy: FaultProxy, catalog: RestCatalog | None,
         proxy.heal()
         run.dies.arm(proxy, landing)
         for kind, operation, times in run.spoilt:
-            # A start does not wait for a store that fails: inject faults only after a batch has begun.
+            # Inject faults only after a batch has begun, because a start does not wait for a failing store.
             proxy.spoil(kind, on(operation), times=times, after=[batch_begun(landing)])
         if catalog is not None:
             catalog.fail_next(*run.answers)
@@ -162,7 +162,7 @@ def play(plan: Plan, feed: Feed, proxy: FaultProxy, catalog: RestCatalog | None,
         with rolling(brokers):
             status = victim.process.wait(500)
         print(f"run {number}: {'killed' if status < 0 else f'exit status {status}'}", flush=True)
-        # A failing server may end a run, with a readable error.
+        # A failing server may end the run, but with a readable error and without a stack trace.
         assert "Traceback" not in victim.said(), victim.said()
         if catalog is not None:
             catalog.fail_next()

@@ -1,4 +1,4 @@
-"""Three brokers: an unclean leader truncates a topic; and a rolling restart stops no feed."""
+"""With three brokers, an unclean leader that truncates a topic is noticed, and a rolling restart stops no feed."""
 
 import time
 import uuid
@@ -37,7 +37,7 @@ def lake(stack: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def _pipeline(stack: Endpoints, cluster: Cluster, tmp_path: Any, way: str, topic: str) -> Pipeline:
-    """Return a feed that reads the topic in one of three ways."""
+    """Return a feed that reads the topic in the given way, one of ``WAYS``."""
     folder = tmp_path / uuid.uuid4().hex
     folder.mkdir()
     feed = Feed(replace(stack, bootstrap_servers=cluster.addresses), folder)
@@ -72,7 +72,7 @@ def _kinds(pipeline: Pipeline, topic: str) -> list[str]:
     return [finding.kind for finding in one.verify(deep=True).faults]
 
 
-def test_a_topic_that_an_unclean_leader_has_cut_off_is_refused_found_and_given_up(
+def test_a_topic_truncated_by_an_unclean_leader_is_refused_until_the_loss_is_accepted(
     stack: Endpoints, lake: SparkSession, cluster: Cluster, tmp_path: Any
 ) -> None:
     topic = "cut-off"
@@ -114,7 +114,7 @@ def test_a_topic_that_an_unclean_leader_has_cut_off_is_refused_found_and_given_u
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_rolling_restart_ends_no_feed(
+def test_a_rolling_restart_of_the_brokers_ends_no_feed(
     stack: Endpoints, lake: SparkSession, cluster: Cluster, tmp_path: Any, way: str
 ) -> None:
     topic = f"rolling-{way.replace(' ', '-')}"

@@ -1,4 +1,4 @@
-"""Replace a version of lakefeed by another and back, by the steps of docs/operate.md, on real servers.
+"""A feed is upgraded to a newer version of lakefeed and back, by the steps of docs/operate.md, and loses no record.
 
 With ``-s`` the test prints the downtime.
 """
@@ -27,7 +27,7 @@ TRIGGER_SECONDS = 2
 
 @pytest.fixture(scope="module")
 def before(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Build the version before with its JVM module; return the environment that makes commands use it."""
+    """Build an older version of lakefeed with its JVM module; return the environment that makes commands use it."""
     folder = tmp_path_factory.mktemp("before")
     archive = subprocess.run(["git", "archive", VERSION_BEFORE], cwd=ROOT, capture_output=True, check=False)
     assert archive.returncode == 0, f"this test needs the history of the repository: {archive.stderr.decode()}"
@@ -38,7 +38,7 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @contextmanager
 def arriving(feed: Feed) -> Iterator[list[int]]:
-    """Send records until the block ends, whichever version runs; yield the list of their ids."""
+    """Send records until the block ends; yield the growing list of their ids."""
     sent: list[int] = []
     stop = Event()
 
@@ -58,7 +58,7 @@ def arriving(feed: Feed) -> Iterator[list[int]]:
 
 
 def snapshots(feed: Feed) -> list[float]:
-    """Return the times of the commits, in seconds."""
+    """Return the times of the feed's commits, in seconds since 1970."""
     table = open_table(feed.table, connections=feed.connections)
     return sorted(snapshot.timestamp_ms / 1000 for snapshot in table.metadata.snapshots)
 
@@ -70,8 +70,10 @@ def downtime(feed: Feed, stopped: float) -> float:
 
 
 @pytest.mark.slow
-def test_versions_replace_each_other_on_one_feed(feed: Feed, before: dict[str, str], tmp_path: Path) -> None:
-    # The pipeline file changes together with lakefeed's version, and changes back with it.
+def test_two_versions_of_lakefeed_replace_each_other_on_one_feed(
+    feed: Feed, before: dict[str, str], tmp_path: Path
+) -> None:
+    # The newer version runs a changed pipeline file, v2.yaml; the older version runs v1.yaml, before and after.
     with_zone = {"sql": f"SELECT *, id % 7 AS zone FROM `{feed.name}`"}
     trigger = f"{TRIGGER_SECONDS} seconds"
     v1 = feed.write_file(decode=JSON_ROWS, trigger=trigger).rename(tmp_path / "v1.yaml")
@@ -87,7 +89,8 @@ def test_versions_replace_each_other_on_one_feed(feed: Feed, before: dict[str, s
             # The old version's plan reports records that arrive beside a running feed as lost, so skip that plan.
             check = ["check", "--connect"]
             for file, environment, name, preflight in ((v2, new, "new", [check, ["plan"]]), (v1, old, "back", [check])):
-                # Check with the version that starts next, while the other one runs: the check changes nothing.
+                # Check with the version that starts next while the previous version still runs: a check changes
+                # nothing.
                 for command in preflight:
                     lakefeed(*command, file, environment=environment)
                 lakefeed("feed", "stop", file, environment=environment)

@@ -1,7 +1,7 @@
-"""Upserts are killed and repeated: the table equals the model, which does not use Spark, row by row.
+"""An upsert feed is killed and repeats batches: its table equals a model that does not use Spark, row by row.
 
-``LAKEFEED_UPSERT_CHANGES`` (100,000 by default), ``LAKEFEED_UPSERT_KEYS`` (a fifth of them) and
-``LAKEFEED_UPSERT_KILLS`` (5) set the size.
+``LAKEFEED_UPSERT_CHANGES`` (by default 100,000), ``LAKEFEED_UPSERT_KEYS`` (by default a fifth of the changes) and
+``LAKEFEED_UPSERT_KILLS`` (by default 5) set the size of the test.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def seconds_of_the_last_batch(run: Running) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("write", "version"), [("merge-on-read", 2), ("copy-on-write", 2), ("merge-on-read", 3)])
-def test_millions_of_changes_with_kills_equal_the_model(
+def test_the_table_equals_the_model_after_many_changes_and_kills(
     stack: Endpoints, tmp_path: Path, write: str, version: int
 ) -> None:
     changes = int(os.environ.get("LAKEFEED_UPSERT_CHANGES", "100_000"))
@@ -50,7 +50,7 @@ def test_millions_of_changes_with_kills_equal_the_model(
         run = Running(["run", file, "--once"], feed.environment, tmp_path / f"{attempt}.log")
         run.wait_until_it_says(": batch ", times=dice.randint(1, 3), timeout=3600)
         time.sleep(dice.random() * seconds_of_the_last_batch(run))
-        # A run that has already ended cannot be killed, and leaves no work for the last run.
+        # The run must still be at work: otherwise there is nothing to kill, and no work for the last run.
         assert run.process.poll() is None, run.said()
         run.kill()
         if attempt % 2:

@@ -1,4 +1,4 @@
-"""A server fails for a minute: a feed of one table and a job of many report that they wait for it, and resume."""
+"""While a server fails for a minute, a feed of one or of many tables reports that it waits, and then resumes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ BROKER = 1
 
 @dataclass(frozen=True)
 class Servers:
-    """Servers that a test can stop from answering."""
+    """The servers of a feed, each of which a test can make fail."""
 
     store: FaultProxy
     catalog: RestCatalog
@@ -79,7 +79,7 @@ def servers(stack: Endpoints, stack_proxy: FaultProxy, tmp_path_factory: pytest.
 
 
 def schema(version: int) -> dict[str, Any]:
-    """Return the schema of a version; its default differs, so a feed must fetch each version from the registry."""
+    """Return a schema whose default is the version, so that a feed must fetch each version from the registry."""
     field = {"name": "version", "type": "int", "default": version}
     return {"type": "record", "name": "Row", "fields": [{"name": "id", "type": "int"}, field]}
 
@@ -89,7 +89,7 @@ def framed(version: int, row: dict[str, Any]) -> bytes:
 
 
 class Job:
-    """A separate process that runs a feed of one topic, or a job of several topics with a table for each."""
+    """A process that runs a feed of one topic, or of several topics with a table for each."""
 
     def __init__(self, servers: Servers, stack: Endpoints, folder: Path, *, topics: int) -> None:
         endpoints = replace(
@@ -164,7 +164,7 @@ SAYS = {
 
 
 @pytest.mark.parametrize("topics", [1, 2], ids=["one table", "many tables"])
-def test_a_feed_shows_that_it_waits_for_a_server(
+def test_a_feed_reports_that_it_waits_for_a_failing_server(
     servers: Servers, stack: Endpoints, tmp_path: Path, topics: int
 ) -> None:
     job = Job(servers, stack, tmp_path, topics=topics)
@@ -191,7 +191,8 @@ def test_a_feed_shows_that_it_waits_for_a_server(
             running.wait_until(lambda: job.state() == "waiting", timeout=240)
             assert job.progress()["waits_for"] is None
             lines = [line for line in running.said()[before:].splitlines() if IN_THE_LOG.search(line)]
-            # A job of many tables prints a line for each table, but only one line for the brokers.
+            # A job of many tables prints a line for each table that waits, but only one line if it waits for the
+            # brokers.
             assert 1 <= len(lines) <= (1 if name == "brokers" else topics), lines
             assert all(says in line for line in lines), lines
         assert running.ask_to_stop(signal.SIGTERM) == 0

@@ -1,4 +1,4 @@
-"""Wrong input: the error has cause, place and next step; exit status 2 or 1, no stack trace, nothing left behind."""
+"""Wrong input is an error with cause, place and next step, exit status 2 or 1, and without a stack trace or remains."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def assert_refused(done: Done, status: int, *texts: str) -> None:
 
 
 def objects(feed: Feed) -> list[str]:
-    """Return all objects of this feed in the store: its checkpoint and its table's files."""
+    """Return the keys of all objects of this feed in the store: the checkpoint and the table's files."""
     everything = feed.store().get_file_info(pyarrow.fs.FileSelector(feed.stack.bucket, recursive=True))
     return [info.path for info in everything if feed.name in info.path]
 
@@ -39,7 +39,7 @@ def run(feed: Feed, *, environment: dict[str, str] | None = None, **blocks: Any)
 
 @pytest.fixture
 def ready(feed: Feed) -> Feed:
-    """Return a feed that could run."""
+    """Return a feed whose topic has a valid record, so that it could run."""
     feed.create_topic(partitions=1)
     feed.send(feed.avro([{"id": 1, "zone": "a"}]))
     return feed
@@ -62,7 +62,7 @@ def test_unknown_option_is_refused(ready: Feed) -> None:
     ],
     ids=["registry", "broker", "credentials", "bucket", "Java"],
 )
-def test_run_without_what_it_needs_is_refused(
+def test_a_run_without_a_required_topic_setting_or_server_is_refused(
     ready: Feed, environment: dict[str, str], blocks: dict[str, Any], status: int, message: str
 ) -> None:
     done = run(ready, environment=environment, **blocks)
@@ -81,7 +81,7 @@ def test_old_java_is_refused(ready: Feed, tmp_path: Path) -> None:
     assert objects(ready) == []
 
 
-def test_used_port_is_refused(tmp_path: Path) -> None:
+def test_a_port_in_use_is_refused(tmp_path: Path) -> None:
     home = tmp_path / "home"
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""YARN loses an executor's container during a batch, and every row is in the table once."""
+"""Each row lands once although YARN loses the container of an executor during a batch."""
 
 import os
 import signal
@@ -20,13 +20,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yarn]:
         yield running
 
 
-def test_an_executor_is_killed_in_mid_batch(feed: Feed, cluster: Yarn) -> None:
+def test_each_row_lands_once_if_an_executor_is_killed_in_mid_batch(feed: Feed, cluster: Yarn) -> None:
     rows = send_slow_rows(feed)
     marks = feed.folder / "marks"
     environment = {**feed.environment, **cluster.environment}
     file = slow_file(feed, marks, spark=cluster.settings())
     running = Running(["run", file, "--once", "--master", "yarn"], environment, feed.folder / "run.log")
-    # In the second batch, so that the first one is committed.
+    # Kill the executor in the second batch, so that the first batch is committed.
     cluster.wait_for("the second batch", lambda: marked(marks) > SLOW_BATCH + SLOW_BATCH // 3)
     before = cluster.pids_of(EXECUTOR)
     assert len(before) == 2

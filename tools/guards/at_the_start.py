@@ -72,7 +72,7 @@ AT_THE_START = (
         "records/sources/kafka",
         "if place[1] != epochs[key]",
         "if False",
-        "tests/faults/test_unclean_election.py::test_a_topic_that_an_unclean_leader_has_cut_off_is_refused_found_and_given_up",
+        "tests/faults/test_unclean_election.py::test_a_topic_truncated_by_an_unclean_leader_is_refused_until_the_loss_is_accepted",
     ),
     python(
         "leader epochs: the same ranges under another leader are the same",

@@ -130,7 +130,7 @@ IN_THE_COMMIT = (
         "sink/TableFileIO",
         "Uploads.await(location);",
         "",
-        f"{UPLOADS}a_commit_does_not_land_without_one_of_its_metadata_files",
+        f"{UPLOADS}a_commit_does_not_land_if_one_of_its_metadata_files_is_missing",
     ),
     java(
         "backfill: what the table has already",

@@ -134,7 +134,7 @@ BEFORE_THE_COMMIT = (
         "checkpoint/EntryOutput",
         "writeId, exclusive && conditional)",
         "writeId, false)",
-        f"{MANAGER}the_second_writer_of_an_entry_is_notified_by_hadoops_exception",
+        f"{MANAGER}the_second_writer_of_an_entry_gets_hadoops_exception",
     ),
     java(
         "checkpoint: an entry whose answer is lost is one's own",
