@@ -1,8 +1,8 @@
 """Finds the record that makes a batch fail, because Spark only reports that a task has failed.
 
 The search halves the batch's offset ranges again and again: it computes the rows of a half, and tries them in the sink
-without a commit. This computes about as many rows as two batches have. If the batch failed for another reason, such as
-an unavailable server, an attempt may succeed: then no record is to blame.
+without a commit. The search computes about as many rows as two batches have. If the batch failed for another reason,
+such as an unavailable server, an attempt may succeed: then no record is to blame.
 """
 
 from __future__ import annotations

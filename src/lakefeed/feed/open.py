@@ -116,8 +116,8 @@ class FeedStart:
         describe: describes the current topics; it is called with the feed's position.
         stateful: whether the query keeps state between batches, or its source has no offsets.
         source: says where a new feed begins; None if the caller decides that.
-        by_ledger: whether only the sink's ledger has the feed's position. Then the start is recorded there before the
-            first batch, unless the feed starts at the earliest records.
+        by_ledger: whether only the sink's ledger has the feed's position. If so, the start is recorded in the ledger
+            before the first batch, unless the feed starts at the earliest records.
         check: raises an error if the feed must not start at its position; called before the decision.
         position: the feed's position in the sink's ledger; None if the ledger has no commit of the feed.
 

@@ -6,7 +6,8 @@ The phases of a batch. Spark measures ``plan``, ``log`` and ``add``; lakefeed me
 ``log``          write the checkpoint's entries (``walCommit``, ``commitOffsets``, ``commitBatch``)
 ``check``        ask the ledger whether the sink has the batch
 ``write``        read, decode and write the rows, and commit them. With several sinks, ``rows`` is the part that reads
-                 and decodes, ``write sink`` the part of the feed's own sink, and ``write NAME`` that of another sink
+                 and decodes, ``write sink`` the part of the feed's own sink, and ``write NAME`` the part of another
+                 sink
 ``commit``       the end of ``write``, after the tasks have read and decoded the records and written a table's files;
                  ``commit NAME`` is the commit of an additional sink
 ``dead_letters`` write the dead letters

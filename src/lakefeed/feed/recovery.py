@@ -43,7 +43,7 @@ class DataLoss:
             read (unclean election), and other records may have their offsets now; ``overtaken``: retention removed
             records before the feed read them; ``ahead``: the topic ends before the feed's position; ``gone``: the
             topic or partition does not exist any more; ``unread``: the pipeline does not read the topic any more.
-        resume_at: the offset where the feed can resume; None if it cannot.
+        resume_at: the offset where the feed can resume; None if the feed cannot resume.
     """
 
     kind: Kind

@@ -107,7 +107,7 @@ class RunSummary(ReadableResult):
 
     @property
     def requests_text(self) -> str:
-        """The number of all S3 requests, and of the requests in batches; the others come from start, upkeep and end."""
+        """The number of all S3 requests, and of the requests in batches; the rest is from start, upkeep and end."""
         in_batches = "" if self.batch_requests is None else f" ({self.batch_requests:,} of the batches)"
         return f"{sum(self.s3_requests.values()):,}{in_batches}"
 

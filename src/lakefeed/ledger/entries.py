@@ -1,8 +1,8 @@
 """A feed's ledger as numbered texts, which a sink stores beside its rows.
 
 Every commit, fence or move is one entry with the next number. The sink refuses a number that it already has, so of two
-drivers only one can write the next entry, and the other one notices that it was replaced. If the sink stores a batch's
-rows and entry in one transaction, the batch lands exactly once.
+drivers only one can write the next entry, and the other driver notices that it was replaced. If the sink stores a
+batch's rows and entry in one transaction, the batch lands exactly once.
 """
 
 from __future__ import annotations

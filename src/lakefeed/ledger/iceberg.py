@@ -1,7 +1,7 @@
 """The ledger of an Iceberg table: the summary of a commit's snapshot has the offset ranges of its records.
 
-The ledger compares a batch's ranges, never its id. It skips a batch with the last commit's ranges, writes a batch that
-begins where the last commit ended, and refuses any other batch.
+The ledger compares a batch's ranges, never its id. The ledger skips a batch with the last commit's ranges, writes a
+batch that begins where the last commit ended, and refuses any other batch.
 
 Only the driver that took the feed's fence last can commit. The fence is a table property. Every commit carries the
 fence of its driver, and ``io.lakefeed.commit.CheckedOperations`` compares this fence with the property inside the

@@ -42,7 +42,7 @@ def branch_of(properties: Mapping[str, str], feed: str | None) -> str | None:
 
 
 def head_of(table: Table, feed: str | None) -> Snapshot | None:
-    """Return the newest snapshot of a feed's branch; without a feed, that of the main branch."""
+    """Return the newest snapshot of a feed's branch; without a feed, the main branch's newest snapshot."""
     branch = branch_of(table.properties, feed)
     return table.current_snapshot() if branch is None else table.snapshot_by_name(branch)
 

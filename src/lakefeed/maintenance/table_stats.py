@@ -196,7 +196,7 @@ def _count_files(
 ) -> tuple[Iterable[Partition], list[int], int]:
     """Return the partitions, the number of data files by class of ``SIZES_MB``, and the number of delete files.
 
-    This reads one manifest after the other, so that memory only grows with the number of partitions.
+    The function reads one manifest after the other, so that memory only grows with the number of partitions.
     """
     from pyiceberg.manifest import DataFileContent, FileFormat
 

@@ -50,7 +50,7 @@ class Query:
 
 
 class Observer:
-    """An observer whose listener reports these batches turn by turn."""
+    """An observer whose listener reports the batches of ``turns``, turn by turn."""
 
     hears = True
 
@@ -168,7 +168,7 @@ def test_a_run_of_many_batches_keeps_sums_and_the_newest_results() -> None:
     found = batches.written
     assert (found.batches, found.rows) == (most - 6, 2 * (most - 6))
     assert found.counts == Counts(records=3 * (most - 6), dead_letters=most - 6)
-    # The sink already had the first batch.
+    # The sink already had batch 5, which therefore does not count.
     assert found.batch_ids == [range(6, most)]
     assert found.first is not None
     assert found.first.batch_id == 6

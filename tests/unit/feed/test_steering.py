@@ -78,7 +78,7 @@ def pipeline(*, trigger: str = "10 seconds", **kafka: Any) -> PipelineConfig:
 
 
 def later(*actions: Any, seconds: float = 0.3) -> threading.Thread:
-    """Call these functions one after the other in another thread, `seconds` apart."""
+    """Call the functions in ``actions`` one after the other in another thread, `seconds` apart."""
 
     def act() -> None:
         for action in actions:

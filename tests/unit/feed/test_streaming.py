@@ -96,7 +96,7 @@ def test_a_paused_driver_that_was_replaced_does_not_touch_the_checkpoint() -> No
         run_on(Run(decided(at=70), fence="2 other"))
     with pytest.raises(CheckpointMismatch, match="was rolled back while it was paused"):
         run_on(Run(decided(at=20)))
-    # The next start resumes at these offsets, so a cluster may restart the driver.
+    # After a move, the next start resumes at the new offsets, so a cluster may restart the driver.
     with pytest.raises(FeedMoved, match="moved to other offsets"):
         run_on(Run(decided(at=20), fence=f"2 {REWIND}other"))
 
@@ -110,7 +110,7 @@ IN_USE = CheckpointInUse("another driver works on the same checkpoint")
 
 
 class Ends(Run):
-    """A run whose query always ends with this error."""
+    """A run whose query always ends with ``error``."""
 
     def __init__(self, error: LakefeedError, *, fence: str | None, in_batch: bool = False) -> None:
         self.applied: list[str | None] = []

@@ -152,6 +152,6 @@ def test_an_audit_accepts_rows_of_the_old_topic_after_a_recreation() -> None:
     found = findings(Evidence(commits=(left, after), history_complete=False, recorded=after.ranges, row_coverage=rows))
     assert [each.kind for each in found if each.fault] == []
     assert "renamed" in [each.kind for each in found]
-    # A topic that the pipeline no longer reads was not recreated.
+    # A topic that the pipeline no longer reads does not count as recreated.
     dropped = Commit("f", 0, at(4), move=PositionReset("accepted-loss", {}, {"other": "o"}))
     assert renamed_topics((dropped,)) == set()

@@ -174,7 +174,7 @@ def test_a_merge_of_two_avro_schemas_gives_the_alter_statements() -> None:
 
 
 def test_columns_without_data_are_not_added() -> None:
-    """If the table has a column of that name, the column stays and becomes optional."""
+    """A column of the table stays and becomes optional if the rows' column of the same name has no data."""
     null = t.NullType()
     empty = struct(n=t.ArrayType(null), s=struct(), m=t.MapType(TEXT, struct(x=null)))
     want = struct(a=INT, n=null, e=empty, p=struct(x=INT, y=empty))
