@@ -29,8 +29,9 @@ SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 _RANK, _OF_KEY = "_lakefeed_rank", "_lakefeed_of_key"
 
 ROWS_A_TASK, BYTES_A_TASK, STORED_ROWS_A_TASK = 20_000, 32 << 20, 500_000
-"""A batch gets a task for every ``ROWS_A_TASK`` changes, up to the number of cores. The batch gets more
-tasks only where a task would have more than ``BYTES_A_TASK`` of changes, or more than ``STORED_ROWS_A_TASK`` rows of the table."""
+"""A batch gets a task for every ``ROWS_A_TASK`` changes, up to the number of cores. The batch gets more tasks only
+where a task would have more than ``BYTES_A_TASK`` of changes, or more than ``STORED_ROWS_A_TASK`` rows of the
+table."""
 
 
 def deleting(changes: DataFrame) -> DataFrame:
