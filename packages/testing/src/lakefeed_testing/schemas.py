@@ -162,8 +162,7 @@ class CaseRegistry:
         versions: list[SchemaVersions] = []
 
         def answer(request: HttpRequest) -> HttpAnswer:
-            # Ignore the query, which names a registry's context: a case has only one context.
-            path = request.path.partition("?")[0]
+            path = request.path.partition("?")[0]  # Without the query, which names a context of the registry.
             number, *parts = (unquote(part) for part in path.strip("/").split("/"))
             found = versions[int(number)].answer(parts)
             return HttpAnswer(404 if found is None else 200, json.dumps(NOT_FOUND if found is None else found).encode())

@@ -46,8 +46,7 @@ def _surroundings(app: Application) -> Iterator[Object]:
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": _metadata(app, app.config_map),
-            # A changed file gets a new object, because the name depends on the content; the old object allows a
-            # rollback.
+            # A changed file gets a new object, because its name depends on the content; rollbacks use the old object.
             "immutable": True,
             "data": {key: app.files[path] for path, key in config_map_keys(app).items()},
         }
@@ -114,8 +113,7 @@ def _network_policy(app: Application) -> Object:
 def _strimzi(app: Application, strimzi: Strimzi) -> Iterator[Object]:
     names = [_object_name(topic) for topic in app.topics]
     for topic, name in zip(app.topics, names, strict=True):
-        # Topics that differ only in characters that Kubernetes does not allow would get the same name.
-        if names.count(name) > 1:
+        if names.count(name) > 1:  # Objects of different topics must have different names.
             name = f"{name[:_LONGEST_NAME]}-{hashlib.sha256(topic.encode()).hexdigest()[:8]}"
         spec: Object = {"topicName": topic, "partitions": strimzi.partitions, "replicas": strimzi.replicas}
         if strimzi.config:
