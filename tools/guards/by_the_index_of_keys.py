@@ -8,21 +8,21 @@ UPSERTS = "tests/spark/test_upserts.py::test_"
 
 BY_THE_INDEX_OF_KEYS = (
     java(
-        "key index: it describes the newest snapshot",
+        "key index: the index describes an older snapshot",
         "upsert/KeyIndex",
         "boolean current = ready && same && describes(head);",
         "boolean current = ready && same;",
         f"{INDEX}table_equals_the_model_after_compaction_deletes_and_foreign_rows",
     ),
     java(
-        "key index: only a rewrite of files is followed",
+        "key index: the index follows commits that change rows",
         "upsert/KeyIndex",
         "if (each == null || seen == MOST_SNAPSHOTS || !keepsRows(each)) {",
         "if (each == null || seen == MOST_SNAPSHOTS) {",
         f"{INDEX}table_equals_the_model_after_compaction_deletes_and_foreign_rows",
     ),
     java(
-        "key index: a conflict with another writer's rows",
+        "key index: a batch lands over conflicting rows of another writer",
         "upsert/IndexedBatch",
         ".validateNoConflictingDataFiles()",
         "",
@@ -31,46 +31,51 @@ BY_THE_INDEX_OF_KEYS = (
     *(
         java(f"key index: {name}", f"upsert/{file}", condition, "if (false) {", test)
         for name, file, condition, test in (
-            ("as many keys as rows", "KeyIndex", "if (current && rows - table.size() != surplus) {", WRONG),
-            ("a row that is replaced has its key", "IndexedBatch", "if (!right[0]) {", WRONG),
             (
-                "no row is deleted twice",
+                "the index has fewer or more keys than the table has rows",
+                "KeyIndex",
+                "if (current && rows - table.size() != surplus) {",
+                WRONG,
+            ),
+            ("a batch replaces a row of another key", "IndexedBatch", "if (!right[0]) {", WRONG),
+            (
+                "a row is deleted twice",
                 "IndexedBatch",
                 "if (done.stream().anyMatch(IndexedFile.Deletes::isDoubled)) {",
                 WRONG,
             ),
             (
-                "two rows of a key",
+                "the table has two rows of a key",
                 "KeyIndex",
                 "if (found && !known) {",
                 INDEX + "a_table_with_two_rows_of_a_key_is_not_indexed",
             ),
             (
-                "a batch that reads records again is merged",
+                "a batch that reads records again is not merged",
                 "KeyIndex",
                 "if (start.isNumber() && start.asLong() <= greatest.get(at)) {",
                 UPSERTS + "a_repeated_batch_leaves_the_table_unchanged_and_is_recognized_by_the_ledger",
             ),
             (
-                "what another writer has landed meanwhile is not landed again",
+                "rows that another writer has landed meanwhile land again",
                 "IndexedBatch",
                 "if (moved != null || readsAgain()) {",
                 UPSERTS + "two_simultaneous_upserts_of_the_same_keys_leave_one_row_per_key",
             ),
             (
-                "a key whose changes are in two partitions",
+                "changes of a key come from two partitions",
                 "IndexedBatch",
                 "if (index.table.partition() >= 0 && index.table.partition() != source) {",
                 UPSERTS + "a_key_in_two_partitions_stops_the_feed_unless_a_column_orders_it",
             ),
             (
-                "the newest change of a key wins",
+                "an older change of a key wins",
                 "IndexedBatch",
                 "if (entries.offset[at] > others.offset[otherAt]) {",
                 INDEX + "a_repeated_key_whose_first_row_was_already_written_has_one_row",
             ),
             (
-                "a change that lacks a value is merged",
+                "a change that lacks a value is not merged",
                 "KeyIndex",
                 "if (batch.lacksValues()) {",
                 f"{INDEX}a_batch_whose_changes_lack_values_is_merged_and_others_are_indexed",

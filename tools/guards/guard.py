@@ -1,4 +1,4 @@
-"""The class of a guard, and functions to declare guards."""
+"""The class ``Guard``, and functions that declare a guard in the core or in a plug-in."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class Guard:
     Attributes:
         name: the fault that the guard prevents.
         file: the file with the guard.
-        code: the guard's text, which occurs exactly once in the file.
-        instead: the text that replaces the guard to disable it.
+        code: the source text of the guard, which occurs exactly once in the file.
+        instead: the text that replaces `code` to disable the guard.
         tests: at least one of these tests must fail while the guard is disabled.
     """
 
@@ -25,10 +25,10 @@ class Guard:
     tests: tuple[str, ...]
 
     def removed_from(self, source: str) -> str:
-        """Return the source without the guard.
+        """Return the source with the guard disabled.
 
         Raises:
-            ValueError: the source does not have the guard, or has it several times.
+            ValueError: the guard's text is not in the source, or is there several times.
         """
         if source.count(self.code) != 1:
             raise ValueError(f"{self.file} has {source.count(self.code)} times what guard '{self.name}' is to be")

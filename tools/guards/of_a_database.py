@@ -10,35 +10,35 @@ FAULTS = "packages/jdbc/tests/faults/test_jdbc.py::test_"
 
 IN_A_DATABASE = (
     python(
-        "jdbc: the fence",
+        "jdbc: a replaced driver commits past the fence",
         "ledger/continuity",
         "if fence != commit.fence:",
         "if False:",
         f"{JDBC}only_the_driver_that_took_the_fence_last_can_commit",
     ),
     python(
-        "jdbc: continuity",
+        "jdbc: a batch that does not continue the last batch commits",
         "ledger/continuity",
         "elif faults := violations(last.commit.ranges, commit):",
         "elif faults := []:",
         f"{JDBC}a_batch_that_does_not_begin_at_the_ledgers_end_is_refused",
     ),
     python(
-        "jdbc: a gap",
+        "jdbc: a batch begins after the end of the last batch",
         "ledger/continuity",
         "elif moves is None and ended is not None and span.start != ended:",
         "elif False:",
         f"{CONTINUITY}a_commit_that_does_not_continue_the_last_commit_has_violations",
     ),
     python(
-        "jdbc: another topic of the same name",
+        "jdbc: a recreated topic continues the old topic of the same name",
         "ledger/continuity",
         ") != topic_id and left.get(topic) != before",
         ") != topic_id and False",
         f"{CONTINUITY}a_commit_that_does_not_continue_the_last_commit_has_violations",
     ),
     python(
-        "jdbc: a commit that has landed while its answer was lost",
+        "jdbc: a commit whose answer was lost lands again",
         "ledger/continuity",
         "if last is not None and last.commit_id == commit_id and last.commit.ranges == commit.ranges:",
         "if False:",
@@ -46,7 +46,7 @@ IN_A_DATABASE = (
     ),
     plugin(
         "jdbc",
-        "jdbc: staged rows that a killed server has lost",
+        "jdbc: staged rows that a killed server has lost are missing",
         "table",
         "if expected and merge.staged() != expected:",
         "if False:",
@@ -54,7 +54,7 @@ IN_A_DATABASE = (
     ),
     plugin(
         "jdbc",
-        "jdbc: only attempts that count",
+        "jdbc: staged rows of failed tasks land",
         "merge",
         'f"s._lakefeed_task IN (',
         'f"0 NOT IN (',

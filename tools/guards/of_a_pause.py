@@ -11,7 +11,7 @@ PAUSES = "tests/unit/operations/test_control.py::test_"
 
 IN_A_PAUSE = (
     python(
-        "pause: no batch begins once the query has to end",
+        "pause: a batch begins after the query was asked to end",
         "feed/run",
         "if self.end:\n                    raise StopRequested",
         "if False:\n                    raise StopRequested",
@@ -19,42 +19,42 @@ IN_A_PAUSE = (
         f"{WATCH}no_batch_begins_while_a_request_waits",
     ),
     python(
-        "pause: a batch that Spark has not logged is not cut from its log",
+        "pause: the query ends before Spark has logged a landed batch",
         "feed/run",
         "is_logged = not batches.landed or batches.landed[-1].batch_id <= newest",
         "is_logged = True",
         f"{WATCH}a_query_is_stopped_only_after_spark_has_logged_its_last_batch",
     ),
     python(
-        "pause: a failure at its moment is not lost",
+        "pause: a failure during the pause is lost",
         "feed/run",
         "if batches.failure is not None:\n                    # The query",
         "if False:\n                    # The query",
         f"{WATCH}a_failure_during_a_stop_is_raised",
     ),
     python(
-        "pause: a resume decides as a start does",
+        "pause: a resume skips the checks of a start",
         "feed/streaming",
         "if decide_again is not None:",
         "if False:",
         f"{RESUME}a_resume_is_refused_if_a_start_would_be_refused",
     ),
     python(
-        "pause: a driver that was overtaken leaves the checkpoint alone",
+        "pause: a replaced driver changes the checkpoint",
         "feed/streaming",
         "self._reached is not None and ends(position) != self._reached",
         "False",
         f"{RESUME}a_paused_driver_that_was_replaced_does_not_touch_the_checkpoint",
     ),
     python(
-        "pause: the next start knows of it",
+        "pause: the next start does not know the pause",
         "feed/steering",
         "self._store.write(request.pause)",
         "pass",
         f"{STEERING}a_stop_ends_a_paused_run_immediately_and_the_pause_stays_stored",
     ),
     python(
-        "pause: one that cannot be read is a pause",
+        "pause: an unreadable pause does not count",
         "ledger/pauses",
         'return Pause(reason=UNREADABLE, by="unknown", at=0.0)',
         'raise ValueError("unreadable")',

@@ -1,4 +1,4 @@
-"""Guards of the Kafka sink, and of the reader that recognizes the sink's duplicates."""
+"""Guards of the Kafka sink, and of the reader that recognizes the copies that the sink may send."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ COPIES = "tests/spark/test_copies.py::test_"
 
 IN_A_TOPIC = (
     java(
-        "copies: what comes late of an older batch",
+        "copies: a late copy from an older batch counts as new",
         "copies/OnceOnly",
         "boolean copy = batch < before\n",
         "boolean copy = batch < 0\n",
         f"{COPIES}late_record_of_an_older_batch_counts_as_a_copy",
     ),
     java(
-        "copies: what was seen is remembered",
+        "copies: a reader forgets what it has seen",
         "copies/RowsSeen",
         "if (seen.contains(offset)) {",
         "if (false) {",
         f"{COPIES}deduplication_yields_each_row_once_over_batches_and_restarts",
     ),
     python(
-        "copies: equal rows of a batch are distinguished",
+        "copies: equal rows of a batch count as copies of one row",
         "sinks/kafka",
         "sf.row_number().over(equal) - 1",
         "sf.lit(0)",
         f"{COPIES}equal_rows_of_a_batch_have_different_numbers_in_their_headers",
     ),
     python(
-        "copies: a copy goes where the first one went",
+        "copies: a copy goes to another partition than the first record",
         "sinks/kafka",
         'sf.when(sf.col("key").isNull(), own)',
         'sf.lit(None).cast("int")',

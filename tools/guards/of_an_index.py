@@ -1,4 +1,4 @@
-"""Guards of a document sink before, during and after the write of a batch."""
+"""Guards of the Elasticsearch sink before, during and after the write of a batch."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ IDS = "packages/elasticsearch/tests/spark/test_document_ids.py::test_"
 
 IN_AN_INDEX = (
     python(
-        "elasticsearch: the fence",
+        "elasticsearch: a replaced driver commits past the fence",
         "ledger/continuity",
         "if fence != commit.fence:",
         "if False:",
         f"{SEARCH}only_the_driver_that_took_the_fence_last_can_commit",
     ),
     python(
-        "elasticsearch: continuity",
+        "elasticsearch: a batch that does not continue the last batch commits",
         "ledger/continuity",
         "elif faults := violations(last.commit.ranges, commit):",
         "elif faults := []:",
         f"{SEARCH}a_batch_that_does_not_begin_at_the_ledgers_end_is_refused",
     ),
     python(
-        "elasticsearch: a commit that has landed while its answer was lost",
+        "elasticsearch: a commit whose answer was lost lands again",
         "ledger/continuity",
         "if last is not None and last.commit_id == commit_id and last.commit.ranges == commit.ranges:",
         "if False:",
@@ -31,7 +31,7 @@ IN_AN_INDEX = (
     ),
     plugin(
         "elasticsearch",
-        "elasticsearch: the ledger by compare-and-set",
+        "elasticsearch: a write to the ledger overwrites a newer one",
         "ledger",
         "f\"if_seq_no={found['_seq_no']}&if_primary_term={found['_primary_term']}\"",
         '"refresh=false"',
@@ -39,35 +39,35 @@ IN_AN_INDEX = (
     ),
     plugin(
         "elasticsearch",
-        "elasticsearch: versions that rise with each fence",
+        "elasticsearch: document versions do not rise with the fence",
         "ledger",
         '"number": int(document["number"]) + 1,',
         '"number": int(document["number"]),',
         f"{SEARCH}documents_of_a_replaced_driver_do_not_overwrite_newer_documents",
     ),
     java(
-        "elasticsearch: a document that has a newer version stays",
+        "elasticsearch: an older document overwrites a newer one",
         "elasticsearch/BulkTask",
         '.put("version_type", "external_gte")',
         '.put("version_type", "internal").without("version")',
         f"{SEARCH}documents_of_a_replaced_driver_do_not_overwrite_newer_documents",
     ),
     java(
-        "elasticsearch: the fence before anything is sent again",
+        "elasticsearch: a replaced driver repeats a request",
         "elasticsearch/BulkWriter",
         "if (!fence.equals(target.fence())) {",
         "if (false) {",
         f"{SEARCH}a_driver_reads_the_fence_again_before_a_retry",
     ),
     java(
-        "elasticsearch: a document that is refused",
+        "elasticsearch: a refused document is lost",
         "elasticsearch/BulkWriter",
         "throw new BulkFailure(status == 403 ? Kind.DENIED : Kind.REFUSED, described);",
         "continue;",
         f"{SEARCH}the_error_about_a_refused_document_contains_no_value_of_the_document",
     ),
     java(
-        "elasticsearch: what the server had no room for",
+        "elasticsearch: a document that the server had no room for is lost",
         "elasticsearch/BulkWriter",
         "again.add(action);",
         "",
@@ -75,7 +75,7 @@ IN_AN_INDEX = (
     ),
     plugin(
         "elasticsearch",
-        "elasticsearch: one document for each key",
+        "elasticsearch: two keys share one document",
         "documents",
         'for each in ("\\\\", "/"):',
         "for each in ():",
@@ -83,7 +83,7 @@ IN_AN_INDEX = (
     ),
     plugin(
         "elasticsearch",
-        "elasticsearch: rows of one record each",
+        "elasticsearch: several rows of one record share one document",
         "documents",
         "if stateful or not jvm.java(rows.sparkSession).query.StreamingPlan.onePerRecord(rows._jdf):",
         "if False:",
@@ -91,7 +91,7 @@ IN_AN_INDEX = (
     ),
     plugin(
         "elasticsearch",
-        "elasticsearch: another topic of the same name",
+        "elasticsearch: documents of a recreated topic overwrite older ones",
         "index",
         "self.ledger.require_same_topics(standing, commit)",
         "pass",
@@ -99,7 +99,7 @@ IN_AN_INDEX = (
     ),
     plugin(
         "elasticsearch",
-        "elasticsearch: an index that was removed meanwhile",
+        "elasticsearch: the index was removed while the feed runs",
         "index",
         "self._layout.require()",
         "pass",
@@ -107,7 +107,7 @@ IN_AN_INDEX = (
     ),
     plugin(
         "elasticsearch",
-        "elasticsearch: documents that are acknowledged before they are on disk",
+        "elasticsearch: documents are acknowledged before they are on disk",
         "layout",
         'if translog.get("durability") == "async":',
         "if False:",
