@@ -37,7 +37,7 @@ MOST_RANGES_SHOWN = 20
     metavar="earliest|OFFSET|TIME",
     default="earliest",
     show_default=True,
-    help="Land only records from there on, in all partitions.",
+    help="Land only records from this position on, in all partitions.",
 )
 @click.option(
     "--range",

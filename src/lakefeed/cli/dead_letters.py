@@ -43,7 +43,7 @@ choosing = options_of(
     click.option("--reason", help="Only letters whose reason contains this text, as 'list' prints it."),
     click.option("--topic", help="Only letters of this topic."),
     click.option("--partition", type=click.IntRange(0), help="Only letters of this partition."),
-    click.option("--schema-id", type=int, help="Only letters with this writer's schema."),
+    click.option("--schema-id", type=int, help="Only letters whose writer's schema has this id."),
 )
 
 

@@ -59,7 +59,9 @@ REASONS = 5
 @click.option("--since", metavar="TIME", help="From this time on: 2026-11-20T06:30 (UTC), …T06:30+01:00.")
 @click.option("--until", metavar="TIME", help="Up to this time.")
 @click.option("--last", metavar="DURATION", help="Only records of the last 90s, 15m, 2h or 7d.")
-@click.option("--latest-per-key", is_flag=True, help="Only the newest record of each key; none if its value is null.")
+@click.option(
+    "--latest-per-key", is_flag=True, help="Only each key's newest record; no record if that has a null value."
+)
 @click.option(
     "--to", metavar="PATH|TABLE", help="A folder, s3://bucket/path or catalog.namespace.table.  [default: stdout]"
 )
@@ -88,8 +90,8 @@ REASONS = 5
 def read(**options: Any) -> None:
     """Read records of PIPELINE or TOPIC once; show or write them.
 
-    Default: all records that the topics have now. Offsets of --range that a topic no longer has, or not yet, are an
-    error. Changes neither the feed's position nor its table.
+    Default: all records that the topics have now. It is an error if a topic no longer has offsets of --range,
+    or does not have them yet. Changes neither the feed's position nor its table.
 
     The records of a PIPELINE are decoded and transformed as in a run; dead letters are only counted. The records of a
     TOPIC are Avro by the registry, or in the format of --decode, or in a block: '{csv: {schema_ddl: "a INT"}}'.

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 @click.option(
     "--accept-loss",
     is_flag=True,
-    help="Resume although records were lost unread, or a topic was recreated; the ledger records it.",
+    help="Resume although records were lost unread, or a topic was recreated; the ledger records the loss.",
 )
-@click.option("--resume", is_flag=True, help="End the pause of a paused feed, instead of waiting for its end.")
+@click.option("--resume", is_flag=True, help="End the feed's pause, instead of waiting for another command to do so.")
 @click.option("--batch", is_flag=True, help="Land the present records in one commit, without a stream, then end.")
 @click.option("--since", metavar="TIME", help="With --batch: only records from this time on, in ISO 8601.")
 @click.option("--until", metavar="TIME", help="With --batch: only records up to this time.")
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 @click.option(
     "--endpoint/--no-endpoint",
     default=True,
-    help="Answer lakefeed status of this user on this machine.  [default: endpoint]",
+    help="Answer lakefeed status and feed of this user on this machine.  [default: endpoint]",
 )
 @click.option(
     "--endpoint-port", type=click.IntRange(0, 65535), default=0, help="The endpoint's port.  [default: a free one]"
@@ -108,8 +108,9 @@ def run(
 
     If the feed is paused (lakefeed feed pause), the run reports it and waits; with --once it ends with status 1.
 
-    After SIGTERM, SIGHUP or Ctrl-C the run completes the current batch and ends with status 0, or that of
-    --exit-on-signal. A second Ctrl-C ends it immediately, with 130. After lakefeed feed stop the status is always 0.
+    After SIGTERM, SIGHUP or Ctrl-C the run completes the current batch and ends with status 0, or with the status of
+    --exit-on-signal. A second Ctrl-C ends the run immediately, with 130. After lakefeed feed stop the status is always
+    0.
 
     With --batch, a signal interrupts the only batch: nothing lands, and the status is 143, 129 or 130. With many
     tables, the status is 1 if a table has failed when the run ends.

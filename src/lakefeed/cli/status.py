@@ -76,9 +76,9 @@ def status(
 ) -> None:
     """Show PIPELINE's state, driver, rate, lag, commit and error.
 
-    Works for running and stopped feeds, from all machines that reach the table and the topics; it also asks a driver on
-    this machine. The lag is the number of uncommitted offsets, and the age of the oldest uncommitted record, which
-    status reads. --all shows all drivers on this machine, --url the feeds of a dashboard.
+    Works for running and stopped feeds, from all machines that reach the table and the topics. Also asks a
+    driver on this machine. The lag is the number of uncommitted offsets, and the age of the oldest uncommitted record,
+    which status reads. --all shows all drivers on this machine, --url the feeds of a dashboard.
 
     --group shows the lag of a consumer group. PIPELINE or --bootstrap-servers has the address of its broker.
 

@@ -92,7 +92,7 @@ def describe(target: str, topic: str | None, **options: Any) -> None:
     "--max-minutes", type=click.FloatRange(0, 10_080, min_open=True), help="Begin no new step after this time."
 )
 @click.option("--wait", type=click.FloatRange(0), default=0.0, help="Seconds to wait for the end of another upkeep.")
-@click.option("--measure-scan", is_flag=True, help="Read all rows before and after, and print the seconds.")
+@click.option("--measure-scan", is_flag=True, help="Read all rows before and after the upkeep, and print the seconds.")
 @click.option("--every", metavar="TIME", help="Repeat every '1 hour', until SIGTERM or Ctrl-C.")
 @master_option
 @output_option
@@ -110,8 +110,8 @@ def maintain(
     """Compact TABLE or PIPELINE's tables, and remove old files.
 
     Also rewrites manifests, expires snapshots and removes orphans. May run beside the feed: the feed's commits come
-    first, and its ledger stays. SIGTERM, SIGHUP and Ctrl-C end it after the current step, with status 0; a kill at
-    any moment does no harm. If one of several tables fails, the others are still maintained.
+    first, and its ledger stays. SIGTERM, SIGHUP and Ctrl-C end the command after the current step, with status 0; a
+    kill at any moment does no harm. If one of several tables fails, the others are still maintained.
 
     Exit status: 1 if other commits prevented a step every time, if another upkeep of the table runs, or if one of
     several tables failed; otherwise 0.

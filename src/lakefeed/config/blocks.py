@@ -287,7 +287,9 @@ class PipelineBlocks(Model):
     """auto: where possible, read topics with lakefeed's reader and write Parquet files with lakefeed's encoder. reader,
     encoder: use only that one. off: use Spark's reader and Iceberg's encoder. All choices give the same rows, and files
     with the same schemas and metrics."""
-    budget: RequestBudget | None = Field(None, description="Limits for the requests of a batch; exceeding one warns.")
+    budget: RequestBudget | None = Field(
+        None, description="Limits for the requests of a batch; a batch above a limit causes a warning."
+    )
     upkeep: Upkeep | None = None
     """Maintain the tables while the feed runs. Default: only the command lakefeed tables maintain does that."""
     metrics: Metrics = Field(default_factory=Metrics)

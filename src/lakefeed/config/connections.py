@@ -125,7 +125,7 @@ class Registry(Model):
     """Instead of a token: the URL of an OAuth 2.0 server that issues tokens; they are renewed before they expire."""
     client_id: str | None = Field(None, description="With token_url: the client's name.")
     client_secret: SecretStr | None = Field(None, description="With token_url: the client's secret.")
-    scope: str | None = Field(None, description="With token_url: the scope to ask for.")
+    scope: str | None = Field(None, description="With token_url: the OAuth scope to request.")
 
     @model_validator(mode="before")
     @classmethod

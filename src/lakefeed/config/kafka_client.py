@@ -77,7 +77,7 @@ class OAuthLogin(Model):
     token_url: TokenUrl = Field(description="https://… at which the OAuth 2.0 server issues tokens.")
     client_id: Annotated[str, checked(_require_one_line)] = Field(min_length=1, description="The client's name.")
     client_secret: OneLine = Field(description="The client's secret; give it as ${NAME}.")
-    scope: str | None = Field(None, description="The scope to ask for.")
+    scope: str | None = Field(None, description="The OAuth scope to request.")
     extensions: dict[str, str] = Field(default_factory=dict)
     """SASL extensions, such as Confluent Cloud's logicalCluster and identityPoolId."""
 

@@ -84,7 +84,9 @@ def _size_lines(name: str, found: Sizing) -> Iterator[str]:
 @click.command()
 @pipeline_argument
 @click.option(
-    "--no-pipeline", is_flag=True, help="Without a file: store and catalogs of the environment, or the local stack."
+    "--no-pipeline",
+    is_flag=True,
+    help="Without a pipeline file: use store and catalogs of the environment, or of the local stack.",
 )
 @master_option
 @set_option

@@ -50,7 +50,7 @@ source_options = options_of(
     decode_option,
     registry_option,
     bootstrap_option,
-    click.option("--topic", metavar="NAME", help="For a PIPELINE with several topics: this one only."),
+    click.option("--topic", metavar="NAME", help="Only this topic of a PIPELINE."),
     set_option,
 )
 place_options = options_of(
@@ -153,7 +153,11 @@ def list_(details: bool, bootstrap_servers: str | None) -> None:
 @choice_options
 @click.option("-n", "--limit", type=click.IntRange(1), default=SAMPLED, show_default=True, help="The most records.")
 @click.option(
-    "--scan", type=click.IntRange(1), default=10_000, show_default=True, help="Records to search for --key and --where."
+    "--scan",
+    type=click.IntRange(1),
+    default=10_000,
+    show_default=True,
+    help="The most records to search for --key and --where.",
 )
 def sample(output: str | None, **options: Any) -> None:
     """Show records of a TOPIC, or of a PIPELINE's topics.
