@@ -54,6 +54,7 @@ def monitor_of(feed: str = "taxi", *, topic: str = "trips", partitions: int = 2)
         batch(
             1,
             dead_letters=3,
+            left_out=6,
             reasons=(Reason("not JSON", 2),),
             phases={"plan": 0.25, "write sink": 1.5},
             requests=requests,
@@ -84,6 +85,7 @@ def test_the_text_of_metrics_has_the_models_values(accept: str) -> None:
     found = series((parsed_open_metrics if accept == OPEN_METRICS else parsed)(text.body))
     assert text.content_type == (OPEN_METRICS_TYPE if accept == OPEN_METRICS else TEXT_TYPE)
     assert value(found, "lakefeed_records_read_total") == 100
+    assert value(found, "lakefeed_rows_with_left_out_fields_total") == 6
     assert value(found, "lakefeed_lag_offsets") == monitor.snapshot().lag == 800
     assert value(found, "lakefeed_partition_lag_max_offsets") == 400
     assert value(found, "lakefeed_partition_committed_offset", topic="trips", partition="1") == 100
