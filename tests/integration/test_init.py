@@ -131,7 +131,7 @@ def test_a_json_topic_gets_an_inferred_schema(stack: Endpoints, topic: str, tmp_
     assert "to_timestamp(at)" in text
 
 
-def test_unknown_bytes_are_read_raw(stack: Endpoints, topic: str, tmp_path: Path) -> None:
+def test_init_reads_unknown_bytes_as_raw_values(stack: Endpoints, topic: str, tmp_path: Path) -> None:
     produce(stack, topic, [b"\x01\x02\x03"])
     printed, config, text = written(stack, topic, tmp_path)
     assert not printed["certain"]
@@ -139,7 +139,7 @@ def test_unknown_bytes_are_read_raw(stack: Endpoints, topic: str, tmp_path: Path
     assert "neither framed Avro nor a JSON object" in text
 
 
-def test_empty_topic_is_reported(stack: Endpoints, topic: str, tmp_path: Path) -> None:
+def test_init_reports_an_empty_topic(stack: Endpoints, topic: str, tmp_path: Path) -> None:
     _, config, text = written(stack, topic, tmp_path)
     assert config.decode.kind == "raw"
     assert "has no records" in text

@@ -92,7 +92,7 @@ def test_lag_agrees_with_the_broker_while_nothing_runs(lake: SparkSession, feed:
         assert abs(lag.seconds - (time.time() - sent_at)) < 5
 
 
-def test_a_feed_that_has_not_begun_lags_by_its_whole_topic(feed: Feed) -> None:
+def test_the_lag_of_a_feed_that_has_not_begun_is_its_whole_topic(feed: Feed) -> None:
     feed.create_topic(partitions=2)
     feed.send(records(20))
     pipeline = feed.pipeline(decode=JSON_ROWS)

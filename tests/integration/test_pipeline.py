@@ -84,7 +84,7 @@ def test_json_and_raw_values_land(lake: SparkSession, feed: Feed, tmp_path: Any)
 
 
 @pytest.mark.quick
-def test_a_pattern_reads_several_topics(lake: SparkSession, feed: Feed) -> None:
+def test_a_topic_pattern_reads_all_matching_topics(lake: SparkSession, feed: Feed) -> None:
     for number in (1, 2):
         topic = f"{feed.name}-part{number}"
         feed.create_topic(topic=topic, partitions=1)
@@ -158,7 +158,7 @@ def test_parquet_sink_resumes_after_a_restart(lake: SparkSession, feed: Feed) ->
 
 
 @pytest.mark.parametrize("kind", ["iceberg", pytest.param("parquet", marks=pytest.mark.slow)])
-def test_a_stop_finishes_the_batch_and_returns(lake: SparkSession, feed: Feed, kind: str) -> None:
+def test_a_stopped_run_finishes_its_batch_and_returns(lake: SparkSession, feed: Feed, kind: str) -> None:
     path = f"s3a://{feed.stack.bucket}/files/{feed.name}"
     sink = {"iceberg": {"table": feed.table}} if kind == "iceberg" else {"parquet": {"path": path}}
     feed.create_topic()

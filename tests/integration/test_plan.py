@@ -224,7 +224,7 @@ def test_a_plan_of_upserts_includes_the_history_and_the_dead_letter_topic(planne
 
 
 @pytest.mark.slow
-def test_parquet_run_does_what_was_planned(planned: Planned) -> None:
+def test_a_parquet_run_does_what_was_planned(planned: Planned) -> None:
     planned.send(4, 4, 4)
     path = f"s3a://{planned.feed.stack.bucket}/parquet/{planned.feed.name}"
     pipeline = planned.feed.pipeline(sink={"parquet": {"path": path}})

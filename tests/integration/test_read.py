@@ -151,7 +151,7 @@ def test_each_target_gets_every_row_and_an_existing_target_stays_unchanged(
         assert [each for each in Path(path).iterdir() if each.suffix == f".{file_format}"]
 
 
-def test_refused_read_leaves_no_rows(lake: SparkSession, sent: Feed, tmp_path: Path) -> None:
+def test_a_refused_read_writes_no_rows(lake: SparkSession, sent: Feed, tmp_path: Path) -> None:
     sent.send([b"\x01broken", None], partition=0)
     read = sent.pipeline(decode=DECODE).batch_read()
     table, folder = f"lake.{sent.name}.copy", tmp_path / "copy"
@@ -169,7 +169,7 @@ def test_refused_read_leaves_no_rows(lake: SparkSession, sent: Feed, tmp_path: P
     assert "magic byte" in done.reasons[0].reason
 
 
-def test_table_of_a_feed_refuses_rows_of_a_read(lake: SparkSession, sent: Feed) -> None:
+def test_a_read_into_the_table_of_a_feed_is_refused(lake: SparkSession, sent: Feed) -> None:
     sent.pipeline().run(spark=lake, once=True)
     with pytest.raises(ConfigError, match=f"belongs to the feed {sent.name}"):
         PlainTable(lake, sent.table, append=True)

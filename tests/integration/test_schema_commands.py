@@ -55,7 +55,7 @@ def recorded(feed: Feed, schema_id: int) -> dict[str, str]:
     return {f"lakefeed.reader.{feed.name}": StoredSchema(json.dumps(TRIP), frozenset([schema_id])).to_json()}
 
 
-def test_show_and_diff_work_without_a_table(feed: Feed, versions: list[int]) -> None:
+def test_schema_show_and_diff_work_without_a_table(feed: Feed, versions: list[int]) -> None:
     shown = printed(feed, "show", feed.write_file())
     assert [(each["version"], each["schema_id"]) for each in shown["versions"]] == [(1, versions[0]), (2, versions[1])]
     assert not shown["exists"]
@@ -113,7 +113,7 @@ def test_diff_refuses_an_impossible_change_of_a_column(lake: SparkSession, feed:
     assert "column id is string in the table and bigint in the rows" in refused.exception.what
 
 
-def test_history_lists_the_versions(lake: SparkSession, feed: Feed) -> None:
+def test_schema_history_lists_the_versions(lake: SparkSession, feed: Feed) -> None:
     create(lake, feed)
     pipeline = feed.write_file()
     assert run(feed, "history", pipeline).output == f"the columns of {feed.table} have not changed since its creation\n"
@@ -135,7 +135,7 @@ def test_history_lists_the_versions(lake: SparkSession, feed: Feed) -> None:
     assert isinstance(run(feed, "history").exception, ConfigError)
 
 
-def test_infer_prints_a_schema_of_the_records(lake: SparkSession, feed: Feed) -> None:
+def test_schema_infer_prints_a_schema_of_the_records(lake: SparkSession, feed: Feed) -> None:
     """The command runs in this process and uses the running session; a separate process would start a session."""
     feed.create_topic()
     pipeline = feed.write_file(decode={"json": {"schema_ddl": "id BIGINT"}})

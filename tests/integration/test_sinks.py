@@ -303,7 +303,9 @@ def test_no_row_is_doubled_after_a_failing_sink_has_stopped_the_feed(
 
 
 @pytest.mark.quick
-def test_the_console_shows_the_first_rows(feed: Feed, lake: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_console_sink_prints_the_first_rows(
+    feed: Feed, lake: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
     feed.send(hits("8001", "3011"))
     feed.pipeline(decode=DECODE, sink={"console": {"rows": 1}}, checkpoint="").run(spark=lake, once=True)
     said = capsys.readouterr().out

@@ -93,7 +93,7 @@ def test_a_batch_run_begins_at_the_configured_start(lake: SparkSession, feed: Fe
     assert not pipeline.verify(deep=True).faults
 
 
-def test_each_table_of_many_begins_at_the_configured_start(lake: SparkSession, feed: Feed) -> None:
+def test_each_table_of_a_job_of_many_topics_begins_at_the_configured_start(lake: SparkSession, feed: Feed) -> None:
     shop = Shop(feed)
     for name in ("orders", "users"):
         shop.create(name, partitions=1)

@@ -87,7 +87,7 @@ def first_of_each(*columns: str) -> dict[str, Any]:
     return {"transform": {"steps": {"once": {"deduplicate": list(columns)}}, "watermark": watermark}}
 
 
-def test_transform_that_gains_state_is_refused(started: Started) -> None:
+def test_a_transform_that_adds_state_to_a_feed_is_refused(started: Started) -> None:
     started.send(1, 2)
     plain = {"transform": {"sql": f"SELECT id, at FROM {started.feed.name}"}}
     assert started.run(**plain) == 2

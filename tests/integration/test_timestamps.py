@@ -100,7 +100,7 @@ def test_timestamp_out_of_range_becomes_a_dead_letter(
 
 
 @pytest.mark.slow
-def test_out_of_range_timestamp_is_handled_by_each_reader(
+def test_every_reader_handles_out_of_range_timestamps(
     lake: SparkSession, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send(feed, TIMES)

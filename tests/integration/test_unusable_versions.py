@@ -107,7 +107,7 @@ FULL = ("the name of a metadata column", "a $ref to nothing", "another kind", "a
 
 
 @pytest.mark.parametrize("name", [pytest.param(each, marks=() if each in FULL else pytest.mark.slow) for each in CASES])
-def test_unusable_version_affects_only_its_records(
+def test_an_unusable_schema_version_affects_only_its_records(
     lake: SparkSession, feed: Feed, registry: RegistryInAThread, name: str
 ) -> None:
     case = CASES[name]
@@ -196,7 +196,7 @@ def test_only_a_record_of_a_new_version_stops_a_feed(
 @pytest.mark.parametrize(
     "two", [pytest.param(OTHER, id="another type"), pytest.param(JSON_V1, id="another kind", marks=pytest.mark.slow)]
 )
-def test_unusable_key_version_affects_only_its_records(
+def test_an_unusable_key_schema_version_affects_only_its_records(
     lake: SparkSession, feed: Feed, registry: RegistryInAThread, two: Any
 ) -> None:
     case = Case(V1, two, avro_bytes(OTHER, {"id": "x"}), "", two_kind="AVRO" if two is OTHER else "JSON")

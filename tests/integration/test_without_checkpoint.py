@@ -29,7 +29,7 @@ def run(feed: Feed, lake: SparkSession, notes: list[str] | None = None, **blocks
     return run_as_planned(pipeline(feed, **blocks), lake, [] if notes is None else notes, counts=True)
 
 
-def test_feed_resumes_by_the_table_and_a_batch_needs_three_requests_more_than_files(
+def test_a_feed_resumes_at_the_tables_position_and_a_batch_makes_three_requests_besides_its_files(
     lake: SparkSession, feed: Feed
 ) -> None:
     feed.create_topic(partitions=2)
@@ -56,7 +56,7 @@ def test_feed_resumes_by_the_table_and_a_batch_needs_three_requests_more_than_fi
     assert not small.verify(deep=True).faults
 
 
-def test_start_position_is_in_the_ledger_before_the_first_batch(lake: SparkSession, feed: Feed) -> None:
+def test_the_start_position_is_stored_in_the_ledger_before_the_first_batch(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=2)
     feed.send_ids(range(10))
     assert run(feed, lake, kafka={"start": "latest"}).rows == 0
@@ -101,7 +101,7 @@ def test_a_feed_resumes_once_after_a_rewind_and_after_an_accepted_loss(lake: Spa
     assert ids(feed) == [*range(12), *range(20, 23)]
 
 
-def test_later_driver_replaces_the_earlier_one(lake: SparkSession, feed: Feed) -> None:
+def test_a_second_driver_replaces_the_first(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send_ids(range(10))
     rival, stop = pipeline(feed), threading.Event()

@@ -58,7 +58,7 @@ def test_a_batch_lands_only_if_it_begins_where_the_last_batch_ended(table: Table
     assert table.ids() == [0, 0, 1, 2, 3, 4, 5]
 
 
-def test_same_sequence_number_in_another_shard_is_refused(table: Table) -> None:
+def test_the_same_sequence_number_in_another_shard_is_refused(table: Table) -> None:
     def marked(start: int, end: int, *marks: str) -> OffsetRanges:
         return OffsetRanges((OffsetRange("topic", 0, start, end, (marks[0], marks[1])),), {"topic": "id-one"})
 
@@ -79,7 +79,7 @@ def test_empty_batches_keep_the_position_and_sparse_batches_may_skip_offsets(tab
 
 
 @pytest.mark.quick
-def test_repeated_commit_lands_once(table: Table) -> None:
+def test_a_repeated_commit_lands_once(table: Table) -> None:
     table.land(0, 2, commit_id="one")
     table.land(0, 2, commit_id="one")
     assert table.ids() == [0, 1]

@@ -240,7 +240,7 @@ def test_an_unusable_schema_is_refused_before_decoding(spark: SparkSession, sche
         decoded(records(spark, [b""]), PlainAvro(writer_schema=schema))
 
 
-def test_rows_do_not_share_memory(spark: SparkSession) -> None:
+def test_decoded_rows_do_not_share_memory(spark: SparkSession) -> None:
     schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}, {"name": "p", "type": POINT}]}
     data = [{"a": at, "p": {"x": at, "y": float(at)}} for at in range(100)]
     frame = decoded(

@@ -134,7 +134,7 @@ def test_spark_encodes_types_that_lakefeeds_encoder_does_not_support(spark: Spar
 
 
 @pytest.mark.quick
-def test_json_keeps_nulls_and_all_columns(spark: SparkSession) -> None:
+def test_encoded_json_has_all_columns_including_nulls(spark: SparkSession) -> None:
     rows = spark.createDataFrame([(1, "a"), (2, None)], "id int, name string")
     got = [json.loads(value) for value in values(to_records(rows, format="json", topic="t"))]
     assert got == [{"id": 1, "name": "a"}, {"id": 2, "name": None}]

@@ -137,7 +137,7 @@ def test_unwritable_rows_are_refused(spark: SparkSession, query: str, form: Any,
     assert what in refused.value.what
 
 
-def test_subject_names() -> None:
+def test_each_strategy_gives_its_subject_name() -> None:
     assert subject_name("topic", topic="t", record="a.R") == "t-value"
     assert subject_name("record", topic="t", record="a.R") == "a.R"
     assert subject_name("topic-record", topic="t", record="a.R") == "t-a.R"

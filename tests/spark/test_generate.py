@@ -23,7 +23,7 @@ def ordered(rows: DataFrame) -> list[Row]:
 
 
 @pytest.mark.quick
-def test_columns_are_the_schemas_fields_and_the_key(spark: SparkSession) -> None:
+def test_generated_rows_have_the_schemas_fields_and_the_key(spark: SparkSession) -> None:
     rows = taxi_rows(spark, 1)
     assert rows.columns == [*FIELDS, KEY]
     assert [field["name"] for field in json.loads(taxi_schema())["fields"]] == FIELDS
@@ -33,13 +33,13 @@ def test_columns_are_the_schemas_fields_and_the_key(spark: SparkSession) -> None
 
 
 @pytest.mark.parametrize("slices", [1, 3, 7])
-def test_the_same_rows_for_any_number_of_slices(spark: SparkSession, slices: int) -> None:
+def test_generated_rows_do_not_depend_on_the_number_of_slices(spark: SparkSession, slices: int) -> None:
     rows = taxi_rows(spark, 500, seed=11, slices=slices)
     assert rows.rdd.getNumPartitions() == slices
     assert ordered(rows) == ordered(taxi_rows(spark, 500, seed=11, slices=2))
 
 
-def test_the_same_rows_in_any_time_zone(spark: SparkSession) -> None:
+def test_generated_rows_do_not_depend_on_the_time_zone(spark: SparkSession) -> None:
     here = ordered(taxi_rows(spark, 300))
     zone = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", "America/New_York")
@@ -56,7 +56,7 @@ def test_two_ranges_together_equal_the_whole(spark: SparkSession) -> None:
 
 
 @pytest.mark.quick
-def test_rows_never_change_from_version_to_version(spark: SparkSession) -> None:
+def test_generated_rows_are_the_same_in_each_version_of_lakefeed(spark: SparkSession) -> None:
     """Users publish benchmark numbers for a seed, so a seed must give the same rows in each version of lakefeed."""
     assert totals(taxi_rows(spark, 10_000)) == Totals(
         records=10_000,
@@ -70,7 +70,7 @@ def test_rows_never_change_from_version_to_version(spark: SparkSession) -> None:
     )
 
 
-def test_another_seed_gives_other_rows(spark: SparkSession) -> None:
+def test_another_seed_generates_other_rows(spark: SparkSession) -> None:
     keys = {row[KEY] for seed in (1, 2) for row in taxi_rows(spark, 200, seed=seed).collect()}
     assert len(keys) == 400
     sums = {totals(taxi_rows(spark, 1000, seed=seed)).total_cents for seed in (1, 2, 3)}

@@ -162,7 +162,7 @@ def test_records_of_a_megabyte_cost_no_more_than_their_size(probe: Probe, option
     probe.hostile(options, [*amplifiers(1_000_000).values()])
 
 
-def test_message_after_an_empty_one_has_its_own_values(probe: Probe, options: dict[str, str]) -> None:
+def test_a_message_after_an_empty_message_keeps_its_values(probe: Probe, options: dict[str, str]) -> None:
     """An empty message must not share its row with a later message, whose values would then appear in both."""
     top = message_class({"top.proto": TEXT}, "Top")
     message = top(

@@ -260,7 +260,7 @@ def test_values_are_accepted_and_decoded_as_by_the_library_jsonschema(probe: Pro
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_a_text_and_a_choice_of_types_are_read_as_text(probe: Probe, order: int) -> None:
+def test_a_property_of_type_string_or_of_several_types_is_read_as_text(probe: Probe, order: int) -> None:
     kinds = [{"type": "string"}, {"oneOf": [{"type": "string"}, {"type": "integer"}]}][::order]
     one, two = (avro_schema(json.dumps({"type": "object", "properties": {"v": each}})) for each in kinds)
     options = {"format": "json", "reader-schema": merge_schemas(one, two, times_are_numbers=False).schema}

@@ -55,7 +55,7 @@ def test_waiting_for_the_rate_limit_can_be_cancelled(spark: SparkSession) -> Non
     assert time.monotonic() - began < 60
 
 
-def test_no_s3_request_is_counted_before_one_was_made(spark: SparkSession) -> None:
+def test_the_meter_counts_no_s3_request_in_a_session_without_s3(spark: SparkSession) -> None:
     assert all(count > 0 for count in jvm.s3_requests(spark).values())
     assert dict(jvm.java(spark).s3.RequestMeter.traffic())["errors"] >= 0
 

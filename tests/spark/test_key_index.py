@@ -356,7 +356,7 @@ def test_a_table_with_a_required_key_is_indexed(upserting: SparkSession) -> None
     assert upserts.rows("id, city, v") == [(1, "b", "y")]
 
 
-def test_a_batch_whose_changes_lack_values_is_merged_and_others_are_indexed(upserting: SparkSession) -> None:
+def test_a_batch_is_merged_only_if_its_changes_lack_values(upserting: SparkSession) -> None:
     """Debezium writes a placeholder for a value that the database did not log: here a change lacks such a value."""
     upserts, lacking = Upserts(upserting, {}), "__debezium_unavailable_value"
     upserts.table.unavailable = Unavailable(lacking)

@@ -64,7 +64,7 @@ MUST_NOT: list[tuple[type, dict[str, int], Limit]] = [
 
 
 @pytest.mark.quick
-def test_a_batch_that_must_not_land_leaves_the_table_as_it_was(table: Table) -> None:
+def test_a_refused_batch_leaves_the_table_unchanged(table: Table) -> None:
     for why, records, limit in MUST_NOT:
         with BatchOutcomes(table.spark) as outcomes:
             limit(outcomes)
@@ -79,7 +79,7 @@ def test_a_batch_that_must_not_land_leaves_the_table_as_it_was(table: Table) -> 
     assert len(table.ids()) == RECORDS - 1
 
 
-def test_a_batch_that_must_not_land_leaves_the_log_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_refused_batch_leaves_the_sinks_log_unchanged(spark: SparkSession, tmp_path: Path) -> None:
     session: Any = spark
     path = tmp_path / "files"
     files = jvm.java(spark).sink.LoggedFiles(session._jsparkSession, str(path), "parquet", [], {})

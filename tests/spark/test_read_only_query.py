@@ -77,7 +77,7 @@ def refusal(spark: SparkSession, sql: str) -> str | None:
 
 
 @pytest.mark.parametrize("sql", READS)
-def test_a_query_is_accepted(spark: SparkSession, sql: str) -> None:
+def test_a_read_only_query_is_accepted(spark: SparkSession, sql: str) -> None:
     assert refusal(spark, sql) is None
 
 

@@ -207,7 +207,7 @@ def test_an_upkeep_lease_that_was_requested_before_another_was_taken_is_refused(
 
 @rest_only
 @pytest.mark.parametrize("fault", ["not-applied-503", "applied-409", "applied-500", "applied-hung-up"])
-def test_upkeep_lease_survives_any_answer_and_the_table_is_complete(
+def test_an_upkeep_lease_can_be_taken_after_any_answer_of_the_catalog(
     table: Table, catalog: RestCase, fault: Fault
 ) -> None:
     table.land(0, 2)

@@ -52,7 +52,7 @@ KEYS = ["spark.sql.x[0]", "header.X", "spark.hadoop.fs.azure.a", "spark.hive.y",
 NEAR = ["spark.sql.x0", "sparkxsql.x[0]", "header.X2", "headerxX", "fs_azure_a", "a bbb", "a b", "é.x", "x"]
 
 
-def test_java_finds_the_names_that_python_finds(spark: SparkSession) -> None:
+def test_java_and_python_treat_the_same_names_as_secret(spark: SparkSession) -> None:
     jvm: Any = spark._jvm
     java = jvm.java.util.regex.Pattern.compile(NAMES)
     for name in [*SECRET, *PLAIN]:
@@ -61,7 +61,7 @@ def test_java_finds_the_names_that_python_finds(spark: SparkSession) -> None:
     assert [is_secret(name, "x") for name in PLAIN[:8]] == [False] * 8
 
 
-def test_java_finds_the_free_keys_that_python_finds(spark: SparkSession) -> None:
+def test_java_and_python_match_the_same_user_defined_secret_keys(spark: SparkSession) -> None:
     jvm: Any = spark._jvm
     text = pattern(KEYS)
     java, python = jvm.java.util.regex.Pattern.compile(text), re.compile(text)

@@ -285,7 +285,7 @@ def test_a_stop_and_a_deadline_end_upkeep_after_the_current_partition(table: Tab
     assert table.whole()
 
 
-def test_rewrite_gives_way_to_other_writers(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_conflicting_rewrite_is_retried_and_finally_given_up(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another writer replaces the files between a rewrite's plan and its commit, so the rewrite really conflicts."""
     monkeypatch.setattr(actions, "FIRST_WAIT_SECONDS", 0.01)
     times = [0]

@@ -64,7 +64,7 @@ def test_a_late_change_is_in_the_history_once(upserting: SparkSession) -> None:
     assert upserts.rows("id, kafka_offset") == [(1, 11)]
 
 
-def test_a_rewound_feed_rewinds_its_history(upserting: SparkSession) -> None:
+def test_a_rewind_of_a_feed_also_rewinds_the_history(upserting: SparkSession) -> None:
     upserts = Upserts(upserting, {"with_history": True})
     upserts.land(0, 4, [(1, "a", str(offset), 0, offset) for offset in range(4)])
     move = PositionReset("rewind", {("topic", 0): (4, 1)})

@@ -73,7 +73,7 @@ def test_a_repeated_batch_leaves_the_table_unchanged_and_is_recognized_by_the_le
     assert upserts.commits()[0].ranges == upserts.batch(0, 3).ranges
 
 
-def test_a_batch_that_changes_nothing_is_in_the_ledger(upserts: Upserts) -> None:
+def test_a_batch_without_changes_is_stored_in_the_ledger(upserts: Upserts) -> None:
     assert upserts.land(0, 2, [(7, None, None, 0, 0)]) == 0
     assert upserts.land(2, 2, []) == 0
     assert upserts.land(2, 4, [(7, None, None, 0, 2)]) == 0

@@ -78,7 +78,7 @@ BY_THE_INDEX_OF_KEYS = (
                 "a change that lacks a value is not merged",
                 "KeyIndex",
                 "if (batch.lacksValues()) {",
-                f"{INDEX}a_batch_whose_changes_lack_values_is_merged_and_others_are_indexed",
+                f"{INDEX}a_batch_is_merged_only_if_its_changes_lack_values",
             ),
         )
     ),

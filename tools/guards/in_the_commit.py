@@ -51,7 +51,7 @@ IN_THE_COMMIT = (
         "commit/Ledger",
         "|| ended.equals(begins);",
         "|| true;",
-        f"{CHECK}same_sequence_number_in_another_shard_is_refused",
+        f"{CHECK}the_same_sequence_number_in_another_shard_is_refused",
     ),
     java(
         "continuity: a batch leaves out a partition",
@@ -158,7 +158,7 @@ IN_THE_COMMIT = (
         "commit/CheckedOperations",
         "if (before != null && before.commit().is(Ledger.Commit.of(snapshot))) {",
         "if (false) {",
-        f"{CHECK}repeated_commit_lands_once",
+        f"{CHECK}a_repeated_commit_lands_once",
         f"{CHECK}a_commit_whose_answer_is_lost_lands_once",
     ),
     java(
@@ -166,7 +166,7 @@ IN_THE_COMMIT = (
         "commit/Ledger",
         "commitId.equals(other.commitId) && ranges.equals(other.ranges);",
         "commitId.equals(other.commitId);",
-        f"{CHECK}repeated_commit_lands_once",
+        f"{CHECK}a_repeated_commit_lands_once",
     ),
     java(
         "lost answer: newer commits are rolled back",
