@@ -55,7 +55,7 @@ def test_the_error_of_a_row_without_a_partition_names_its_record(lake: SparkSess
     }
     with pytest.raises(RowsRefused) as failed:
         feed.pipeline(**blocks).run(spark=lake, once=True)
-    assert f"it is the row of {feed.topic}-0 offset 3" in failed.value.what
+    assert f"the row comes from {feed.topic}-0 offset 3" in failed.value.what
     assert "99.99" not in str(failed.value)
     assert feed.rows() == []
 

@@ -72,9 +72,9 @@ def _topic_without_keys(config: PipelineBlocks) -> str | None:
     own = {topic for topic, special in config.table_rules.topics.items() if special.keys}
     kafka = config.source.kafka
     if kafka is not None and kafka.topics is not None:
-        return next((f"topic {topic} has none" for topic in kafka.topics if topic not in own), None)
+        return next((f"topic {topic} has no keys" for topic in kafka.topics if topic not in own), None)
     # Only the brokers know the topics of a pattern.
-    return None if own else "no topic has any"
+    return None if own else "no topic has keys"
 
 
 def tombstones_delete(config: PipelineBlocks) -> bool:

@@ -39,7 +39,7 @@ def explain_failure(
     if isinstance(known, RowsRefused):
         if not failing:
             return None
-        return RowsRefused(f"{known.what}; it is the row of {listed(failing)}", where=known.where, hint=known.hint)
+        return RowsRefused(f"{known.what}; the row comes from {listed(failing)}", where=known.where, hint=known.hint)
     if not failing:
         where = f"{known.where} (feed {feed}, {listed(ranges) or 'a batch without records'})"
         return JobFailed(known.what, where=where, hint=known.hint)

@@ -255,10 +255,10 @@ class Feed:
         """Raise an error if the transform keeps state, because the caller reads records outside the query."""
         if self.plan(spark).stateful:
             raise ConfigError(
-                f"the transform of '{self.config.name}' keeps state from batch to batch, and these records are read "
-                "outside its query: their rows would lack that state",
+                f"the transform of '{self.config.name}' keeps state from batch to batch; rows of records that are read "
+                "outside the feed's query would lack that state",
                 where="transform",
-                hint="a feed with state cannot have a table for each topic, a backfill or a replay of dead letters",
+                hint="remove the state, or use one table, without backfill and without replay of dead letters",
             )
 
     def require_checkpoint_for_state(self, spark: SparkSession) -> None:

@@ -117,7 +117,7 @@ def test_spark_and_python_open_the_same_sqlite_file(uri: str) -> None:
 @pytest.mark.parametrize(
     ("given", "because"),
     [
-        ({"type": "hadoop", "warehouse": WAREHOUSE}, "one is lost .apache/iceberg#970"),
+        ({"type": "hadoop", "warehouse": WAREHOUSE}, "at the same time .apache/iceberg#970"),
         (
             {
                 "uri": "jdbc:sqlite:/c.db",

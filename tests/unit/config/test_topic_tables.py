@@ -112,14 +112,14 @@ ONE_TABLE = {"iceberg": {"table": "lake.shop.orders"}}
         ({"tables": {"retry_after": "soon"}}, "a duration is"),
         ({"tables": {"topics": {"shop.a": {"tabel": "lake.a.b"}}}}, "tabel"),
         ({"sink": {"iceberg": {"table": "lake.shop.{topics}"}}}, "write catalog.namespace.table"),
-        ({"sink": UPSERT}, "no topic has any"),
+        ({"sink": UPSERT}, "no topic has keys"),
         (
             {
                 "sink": UPSERT,
                 "source": {"kafka": {**KAFKA, "topics": ["shop.a", "shop.b"]}},
                 "tables": {"topics": {"shop.a": {"keys": ["id"]}}},
             },
-            "topic shop.b has none",
+            "topic shop.b has no keys",
         ),
         ({"source": {"kafka": {**KAFKA, "topics": ["a"], "max_wait": "1 minute"}}}, "max_wait requires"),
         (

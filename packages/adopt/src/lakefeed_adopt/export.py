@@ -41,7 +41,7 @@ class ExportTarget:
         match receiver:
             case "group" | "spark-checkpoint" if place:
                 return cls(receiver, place.rstrip("/"))
-        raise ConfigError(f"'{text}' names no place for a position", where="--to", hint=f"write {FORMS}")
+        raise ConfigError(f"'{text}' does not name the place of a position", where="--to", hint=f"write {FORMS}")
 
     def __str__(self) -> str:
         return f"{self.receiver}:{self.place}"
@@ -157,7 +157,7 @@ def _require_quiet(feed: Feed, status: FeedStatus) -> None:
         raise ConfigError(
             f"feed '{feed.config.name}' has committed a moment ago: it may still run",
             where=name,
-            hint=f"stop it and wait {QUIET_SECONDS / 60:.0f} minutes, or confirm that it is stopped: --stopped",
+            hint=f"stop the feed and wait {QUIET_SECONDS / 60:.0f} minutes, or confirm the stop: --stopped",
         )
 
 

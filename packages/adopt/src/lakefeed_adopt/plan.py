@@ -323,7 +323,7 @@ def _require_stopped(feed: Feed, position: OtherPosition, committed_at: float | 
             raise ConfigError(
                 f"{what} was written {ago} ago: the other tool may still run",
                 where=position.place,
-                hint=f"stop it and wait {QUIET_SECONDS / 60:.0f} minutes, or confirm that it is stopped: --stopped",
+                hint=f"stop the other tool and wait {QUIET_SECONDS / 60:.0f} minutes, or confirm the stop: --stopped",
             )
 
 

@@ -41,14 +41,14 @@ class IndexDocuments:
             type_ = next(each.dataType for each in rows.fields if each.name.lower() == key.lower())
             if isinstance(type_, t.DecimalType) and type_.scale > 0:
                 raise ConfigError(
-                    f"the key {key} is {type_.simpleString()}: if its scale changes, documents get other ids",
+                    f"the key {key} is {type_.simpleString()}: if the decimal's scale changes, documents get other ids",
                     where=self._sink.where,
                     hint="cast the key in transform.sql to a string, or to a whole number",
                 )
         have = {each.lower() for each in rows.names}
         if self._sink.mode == "append" and (missing := [each for each in POSITION_COLUMNS if each not in have]):
             raise ConfigError(
-                f"the rows lack {missing[0]}: with mode: append, the position of its record gives a document its id",
+                f"the rows lack {missing[0]}: with mode: append, the record's position is the document's id",
                 where=f"{self._sink.where}, columns {', '.join(rows.names)}",
                 hint=f"write decode.metadata: [topic, partition, offset], and SELECT {', '.join(POSITION_COLUMNS)}, …; "
                 "or mode: upsert with keys",
@@ -60,7 +60,7 @@ class IndexDocuments:
             return
         if stateful or not jvm.java(rows.sparkSession).query.StreamingPlan.onePerRecord(rows._jdf):
             raise ConfigError(
-                "with mode: append, the position of its record gives a document its id, but this transform makes one "
+                "with mode: append, the record's position is the document's id, but this transform makes one "
                 "row of several records, or several of one",
                 where=self._sink.where,
                 hint="set mode: upsert with keys that identify a row; for groups also transform.output_mode: update",

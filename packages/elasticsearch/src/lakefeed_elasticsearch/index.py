@@ -114,7 +114,7 @@ class ElasticsearchIndex(BaseSink):
         if standing is not None and standing.keyed not in (None, keyed(self._sink)):
             raise ConfigError(
                 f"the feed wrote its documents with the keys '{standing.keyed}', and the pipeline now has "
-                f"'{keyed(self._sink)}', which would give them other ids",
+                f"'{keyed(self._sink)}', which would give the documents other ids",
                 where=self._sink.where,
                 hint="name a new index and another checkpoint location",
             )

@@ -332,7 +332,7 @@ def test_unsuitable_indexes_are_refused(shop: SearchFeed) -> None:
 @pytest.mark.slow
 def test_changed_keys_and_decimal_keys_are_refused(shop: SearchFeed) -> None:
     shop.started(**UPSERT)
-    with pytest.raises(ConfigError, match="would give them other ids"):
+    with pytest.raises(ConfigError, match="would give the documents other ids"):
         shop.started(keys=["id"])
     with pytest.raises(ConfigError, match="decimal"):
         shop.driver(keys=["price"]).apply_schema(

@@ -86,7 +86,7 @@ class StatementRefusal:
 
     def error(self, where: str) -> LakefeedError:
         if NO_KEY in self.text:
-            what = "without TLS, the database needs the password encrypted with its key, which is unknown"
+            what = "without TLS, the database needs the password encrypted with the server's key, which is unknown"
             hint = "in sink.jdbc.url: sslMode=verify-full and serverSslCert, or allowPublicKeyRetrieval=true"
             return AccessDenied(what, where=where, hint=hint)
         if self.state.startswith("28") or self.number in (1044, 1045, 1698):

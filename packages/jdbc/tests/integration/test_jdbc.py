@@ -88,7 +88,7 @@ def test_the_error_names_the_record_of_a_refused_row(feed: Feed, server: Server,
     pipeline.run(spark=lake, once=True)
     server.execute(f"ALTER TABLE {TABLE} ADD CONSTRAINT shorter CHECK (id <> 33)")
     feed.send(feed.avro(trips(20, start=20)), partition=1)
-    with pytest.raises(RowsRefused, match=rf"it is the row of {feed.topic}-1 offset 33"):
+    with pytest.raises(RowsRefused, match=rf"the row comes from {feed.topic}-1 offset 33"):
         pipeline.run(spark=lake, once=True)
     assert ids(server) == list(range(20))
     assert staging_tables(server) == []

@@ -97,7 +97,7 @@ KNOWN: dict[str, LakefeedError] = {
     ),
     r"lakefeed refuses the commit: another driver has taken over": DriverReplaced(TAKEN_OVER, hint=ONE_PLACE),
     r"lakefeed refuses the commit: (?!.*are dead letters)": CheckpointMismatch(
-        "the commit was refused, nothing of the batch is visible", hint="lakefeed verify shows what the table holds"
+        "the commit was refused; no row of the batch is visible", hint="lakefeed verify shows what the table holds"
     ),
     r"AppendWriteException: [\w.]+: Cannot write value as decimal": RowsRefused(
         "Iceberg cannot store a row's partition: truncate rounds a decimal down, and the result has too many digits",

@@ -210,13 +210,17 @@ def _name(settings: Kubernetes, config: PipelineConfig) -> str:
 def _ports(config: PipelineConfig) -> Iterator[tuple[str, int]]:
     for key, block in config.added_blocks.items():
         if block.open_port == 0:
-            raise ConfigError("a service needs a fixed port", where=f"{key}.port", hint=f"{key}.port: 8380")
+            raise ConfigError(
+                "a Kubernetes service needs a fixed port", where=f"{key}.port", hint=f"write {key}.port: 8380"
+            )
         if block.open_port is not None:
             yield key, block.open_port
     ui = config.spark_ui
     if ui is not None and not ui.is_local:
         if ui.port == 0:
-            raise ConfigError("a service needs a fixed port", where="spark_ui.port", hint="write spark_ui.port: 4040")
+            raise ConfigError(
+                "a Kubernetes service needs a fixed port", where="spark_ui.port", hint="write spark_ui.port: 4040"
+            )
         yield "spark-ui", ui.port
 
 

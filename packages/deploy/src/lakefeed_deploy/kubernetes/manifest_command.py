@@ -112,7 +112,7 @@ def _refuse_local_files(given: dict[str, Any]) -> None:
         if given[option] is not None:
             name = f"--{option.replace('_', '-')}"
             hint = "register the schema, and remove the option" if option == "schema_file" else "remove it"
-            raise ConfigError(f"{name} has no meaning in the pods", where="produce", hint=hint)
+            raise ConfigError(f"{name} has no effect in the pods", where="produce", hint=hint)
 
 
 def _print(read: Callable[[], Application], operator: Operator, style: Style, directory: Path | None) -> None:
