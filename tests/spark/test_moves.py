@@ -120,7 +120,7 @@ def test_move_removes_a_topic_from_the_position(table: Table) -> None:
 
 @pytest.mark.quick
 def test_backfill_lands_only_uncovered_ranges_below_the_feeds_start(table: Table) -> None:
-    refused(lambda: table.backfill(0, 4), "does not know which records")
+    refused(lambda: table.backfill(0, 4), "it is not known which records")
     table.land(10, 14)
     refused(lambda: table.backfill(8, 11), "would duplicate records of feed 'trips': topic-0 has [10, 14) already")
     refused(lambda: table.backfill(14, 16), "will read these records itself: topic-0 up to 16, it is at 14")

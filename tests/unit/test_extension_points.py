@@ -55,7 +55,7 @@ def test_the_follower_that_a_package_adds_is_called(tmp_path: Path, capsys: pyte
 @pytest.mark.parametrize(
     ("block", "line", "what", "hint"),
     [
-        ("access_log: {sep: x}", 5, "unknown option 'sep' in 'decode.access_log'", "known here: separator"),
+        ("access_log: {sepa: x}", 5, "unknown option 'sepa' in 'decode.access_log'", "known here: separator"),
         ("access_log: {separator: [1]}", 5, "'separator' expects text; found a list", None),
         ("raw: {}\n  msgpack: {}", 6, "unknown option 'msgpack' in 'decode'", KEYS),
         ("acess_log: {}", 5, "unknown option 'acess_log' in 'decode'", "did you mean 'access_log'?"),

@@ -28,7 +28,7 @@ def test_static_imports_no_module_of_the_user(path: Path) -> None:
     result = run(path, GOOD + steps)
     assert result.exit_code == 2
     assert f"{path}:16:17: error: the module own has no g\n  next: the module defines Path, f" in result.stdout
-    assert f"{path}:17:17: warning: elsewhere:h was not looked at" in result.stdout
+    assert f"{path}:17:17: warning: elsewhere:h was not checked" in result.stdout
     assert not (path.parent / "own.ran").exists()
 
 
