@@ -24,27 +24,21 @@ import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * An index, in the driver's memory, of a table's rows by their keys. With it, a batch of changes is committed without
- * reading the table.
+ * An index of a table's rows by their keys, in the driver's memory: a batch of changes is committed without a read.
  *
  * <p>The index describes one snapshot of the table. It is filled from the key columns, follows its own commits and
- * commits that only rewrite files, and is filled again after any other commit. An outdated index costs only time,
- * because a commit is refused if another commit has come between. A table in which a key has two rows is not indexed.
+ * those that only rewrite files, and is filled again after any other commit. A commit is refused if another commit has
+ * come between, so an outdated index costs only time. A table in which a key has two rows is not indexed.
  *
  * <p>A batch has four steps. Tasks write the newest changes as data files and return where each key's row is. The
- * driver looks up the rows that these changes replace. It writes a delete file with their positions for each data file
- * that has such rows. One commit adds the new data files and delete files, and removes the delete files that are
- * replaced.
+ * driver looks up the rows that these changes replace. It writes their positions as delete files. One commit adds the
+ * new files, and removes the delete files that they replace.
  */
 public final class KeyIndex {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final int MOST_SNAPSHOTS = 100;
-    /**
-     * After this many batches in a row for which all keys had to be read, or whose files were not committed, the next
-     * batches use a MERGE, which reads only the files that may have the keys.
-     */
+    /** After this many batches in a row that read all keys, or were not committed, the next batches use a MERGE. */
     private static final int MOST_USELESS = 3;
-
     private static final int BATCHES_OF_REST = 20;
     private static final String LACKING = "changes lack values, which stay as they are stored";
     private static final Set<KeyIndex> SHARING = Collections.synchronizedSet(Collections.newSetFromMap(new WeakHashMap<>()));
@@ -64,9 +58,7 @@ public final class KeyIndex {
     KeyHash hash;
     /** The snapshot that the index describes; null if the table has no snapshot. */
     Long snapshot;
-    /**
-     * The id of the commit that made the described snapshot, if the index has made that commit itself; otherwise null.
-     */
+    /** The id of the commit that made the described snapshot; null if the index has not made that commit itself. */
     String commitId;
 
     boolean ready;
@@ -77,15 +69,10 @@ public final class KeyIndex {
     private int lacking;
     /** The number of batches that use a MERGE before the index is tried again; {@link #restsBecause} is the reason. */
     private int rest;
-
     private String restsBecause;
-
     private String refused;
     private String note;
-    /**
-     * The number of rows in the snapshot's summary minus the number of keys in the index. The two differ if positions
-     * are deleted twice.
-     */
+    /** Rows by the snapshot's summary minus keys in the index; not 0 if positions are deleted twice. */
     long surplus;
 
     /** The memory of this index; read by the other indexes, which share the same limit. */
@@ -169,8 +156,7 @@ public final class KeyIndex {
             }
         } catch (NotIndexed why) {
             forget();
-            // The refusal is kept, because otherwise every further batch would read the table's keys only to be
-            // refused, too.
+            // Without the stored refusal, each further batch would read the table's keys to be refused again.
             refused = why.getMessage();
             note = "each batch is a MERGE, which reads the table's keys: " + refused;
             return refused;
