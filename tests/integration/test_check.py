@@ -38,7 +38,12 @@ MISTAKES = {
     "option of a sink": (ICEBERG, "  iceberg: {table: lake.web.hits, partition_bye: [zip]}\n", 7, "partition_by"),
     "mode of a sink": (ICEBERG, "  parquet: {path: s3a://lake/x, mode: upsert}\n", 7, "mode"),
     "name of a metadata column": (PLAIN, "  sql: SELECT zip AS _file FROM hits\n", 5, "_file is reserved"),
-    "twins in case": (PLAIN, "  sql: SELECT named_struct('a', 1, 'A', 2) AS zip FROM hits\n", 5, "two columns would have the name zip.A"),
+    "twins in case": (
+        PLAIN,
+        "  sql: SELECT named_struct('a', 1, 'A', 2) AS zip FROM hits\n",
+        5,
+        "two columns would have the name zip.A",
+    ),
     "type of a partition": (
         ICEBERG,
         "  iceberg: {table: lake.web.hits, partition_by: [days(zip)]}\n",

@@ -54,7 +54,10 @@ def test_verify_does_not_count_records_before_the_takeover() -> None:
     batch = Commit("f", 0, OffsetRanges((OffsetRange("t", 0, 70, 70),), {"t": "A"}), snapshot_id=9)
     evidence = Evidence(commits=(taken_over(), batch), row_coverage={("t", 0): RowCoverage(before=70)})
     found = {finding.kind: finding for finding in findings(evidence)}
-    assert found["adopted"].what == "snapshot 8: the table was taken over from group; only later offsets are verified: t-0 at 70"
+    assert (
+        found["adopted"].what
+        == "snapshot 8: the table was taken over from group; only later offsets are verified: t-0 at 70"
+    )
     assert not any(finding.fault for finding in found.values())
     # Without a takeover, rows before the feed's first commit are a fault.
     others = Evidence(commits=(batch,), row_coverage={("t", 0): RowCoverage(before=70)})

@@ -51,7 +51,6 @@ PREFIX = "lakefeed."
 LETTER = ("feed", "batch-id", "topic", "partition", "offset", "timestamp", "reason", "schema-id", "failed-at")
 NOTE = ("feed", "topic", "partition", "offset", "failed-at", "replay", "reason", "state")
 CLOCKS_DIFFER_SECONDS = 300
-
 State = Literal["marked", "unmarked", "reason", "gone"]
 Position = tuple[str, int, int]
 Headers = Sequence[tuple[str, bytes | None]]

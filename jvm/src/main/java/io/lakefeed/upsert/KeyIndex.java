@@ -47,14 +47,12 @@ public final class KeyIndex {
     final List<String> position;
     final String branch;
     private final long mostBytes;
-
     final KeyTable table = new KeyTable();
     final List<IndexedFile> files = new ArrayList<>();
     private final Map<String, Integer> numbers = new HashMap<>();
     private final List<KeyEntries.Source> sources = new ArrayList<>();
     /** For each source, the greatest offset of the records whose rows the table has. */
     final List<Long> greatest = new ArrayList<>();
-
     KeyHash hash;
     /** The snapshot that the index describes; null if the table has no snapshot. */
     Long snapshot;
