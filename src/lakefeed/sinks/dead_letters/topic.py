@@ -2,13 +2,13 @@
 
 Guarantee: no letter of a committed batch is lost. Only if Spark repeats a task that had already sent a letter, the
 letter is in the topic twice, with the same position. The writer sends a batch's letters right after the commit of its
-rows, which says how many letters there must be. After a crash the next start sends the missing letters. The writer reads
+rows, which says how many letters there must be. After a crash the next start sends the missing letters. It reads
 the letters' records from Kafka again, so a batch without dead letters costs nothing.
 
 A letter is the original record, with the headers ``LETTER`` after its own headers. A note is a message without a value,
 with the headers ``NOTE``. The note says that a replay has ``marked`` or ``unmarked`` a letter or found another
 ``reason``, or that the letter is ``gone``. Repeated letters and notes count once: a replay id is used once, and
-``failed-at`` distinguishes a letter from an earlier letter of the same position. The order matters only among notes with
+``failed-at`` distinguishes a letter from an earlier letter of that position. The order matters only among notes with
 a reason: the last note counts, and all notes on a letter are in the letter's partition.
 """
 
