@@ -151,7 +151,7 @@ def test_an_invalid_value_is_an_error(spark: SparkSession, case: Case) -> None:
     found = dict(zip(wrong, results(decoded(records(spark, list(wrong.values())), case.spec)), strict=True))
     assert (found["empty"].error is None) == case.takes_empty
     for name in ("truncated", "garbage", "left over"):
-        # Truncation is no error for a text or a CSV line, because a part of one is a valid text or line, too.
+        # Truncation is no error for these formats: a truncated text is still a text, and a truncated line still a line.
         if case.takes_any or (name == "truncated" and isinstance(case.spec, String | JavaFormat)):
             assert found[name].error is None
         else:

@@ -58,7 +58,7 @@ def test_each_row_lands_once_if_a_worker_is_lost_in_mid_batch(feed: Feed, cluste
     assert len(before) == 2
     cluster.kill_worker(min(before))
     assert running.process.wait(300) == 0, running.said()
-    assert marked(marks) > SLOW_ROWS  # Rows of the lost executor were computed again.
+    assert marked(marks) > SLOW_ROWS  # There are more marks than rows: lost rows were computed again.
     assert_each_row_once(feed, file, rows, environment)
 
 

@@ -64,7 +64,7 @@ def test_a_disconnected_driver_commits_nothing_after_it_was_replaced(
     assert "Traceback" not in first.said()
     assert "another driver has taken over" in first.said(), first.said()
     rows = pipeline_rows(file, feed, environment)
-    assert sorted(rows) == list(range(ROWS))  # Without the ten records sent after the cut, which are for a later run.
+    assert sorted(rows) == list(range(ROWS))  # The ten records sent after the cut are for a later run.
 
 
 def pipeline_rows(file: Path, feed: Feed, environment: dict[str, str]) -> list[int]:

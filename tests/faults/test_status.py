@@ -133,6 +133,6 @@ def test_hostile_records_are_escaped_and_secrets_hidden_in_a_terminal(feed: Feed
     for bad in ("\x1b]0;", "\x1b[2J", "\x07", "\x9b", "\u202e", "\u2066", secret):
         assert bad not in text
     assert len(shown) < 200_000
-    assert "\x1b[3" in text  # The output has colours,
+    assert "\x1b[3" in text  # In a terminal the output has colours.
     plain = in_terminal(["run", str(path), "--once"], {**environment, "NO_COLOR": "1"}).decode("utf-8")
-    assert "\x1b[3" not in plain  # and none if the user disables them.
+    assert "\x1b[3" not in plain  # With NO_COLOR the output has no colours.

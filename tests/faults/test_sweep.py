@@ -39,7 +39,7 @@ ANSWERS = (
     "applied-hung-up",
     "applied-silent",
 )
-# Most requests of a driver are PUTs.
+# PutObject is drawn more often than the others, because most requests of a driver are PUTs.
 OPERATIONS = ("PutObject", "PutObject", "PutObject", "GetObject", "HeadObject", "ListObjectsV2")
 ENDS: tuple[Literal["commit", "abort"], ...] = ("commit", "abort")
 Spoilt = tuple[Kind, str, int]

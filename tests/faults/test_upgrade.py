@@ -109,5 +109,5 @@ def test_two_versions_of_lakefeed_replace_each_other_on_one_feed(
     assert sorted(row["id"] for row in rows) == sent
     assert {row["zone"] for row in rows} == {None, *range(7)}
     lakefeed("verify", v1, "--deep", environment=new)
-    # The downtime is one stop and one start of a driver. A busy machine takes longer.
+    # A downtime is one stop and one start of a driver; the limit is high, because the machine may be busy.
     assert max(gaps) < 120, gaps

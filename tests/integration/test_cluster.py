@@ -234,7 +234,7 @@ def test_a_cluster_that_cannot_run_the_feed_is_refused_at_the_start(
     feed: Feed, cluster: Standalone, settings: dict[str, str], message: str
 ) -> None:
     feed.create_topic(partitions=1)
-    feed.send(feed.avro([{"id": 1, "zone": "one"}]))  # Registers the schema, which a run reads first.
+    feed.send(feed.avro([{"id": 1, "zone": "one"}]))  # A run needs the schema, which this registers.
     whole = {key: value for key, value in on_cluster(**settings).items() if value}
     if whole.get("spark.pyspark.python") == "OTHER":
         whole["spark.pyspark.python"] = str(pretend_version(feed.folder / "other"))

@@ -106,7 +106,7 @@ def test_every_partition_transform_accepts_extreme_values(
         "float": ("FLOAT", ["'NaN'", "'-Infinity'"], []),
         "double": ("DOUBLE", ["'NaN'", "'Infinity'"], []),
         "dec": ("DECIMAL(4, 2)", ["-99.99", "99.99"], ["bucket(4, {})"]),
-        # -99.90, not -99.99: truncated to a multiple of 0.10 that is -100.00, which has too many digits for the type.
+        # The smallest value is -99.90, because -99.99 truncated to a multiple of 0.10 is -100.00: a digit too many.
         "low": ("DECIMAL(4, 2)", ["-99.90", "99.99"], ["truncate(10, {})"]),
         "text": ("STRING", ["''", "'a/b=c\\n \u20ac\U0001f600'"], ["bucket(4, {})", "truncate(1, {})"]),
         "bin": ("BINARY", ["X''", "X'00ff80'"], ["bucket(4, {})", "truncate(1, {})"]),

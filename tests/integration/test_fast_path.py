@@ -186,7 +186,7 @@ def parquet_files(spark: SparkSession, feed: Feed, path: str) -> tuple[list[str]
         metadata = dict(footer.metadata)
         ours += metadata.pop(b"lakefeed.encoder", None) is not None
         directory, _, name = file.path.removeprefix(folder).rpartition("/")
-        # The first line contains an address in memory.
+        # Drop the first line of the schema's text, which contains an address in memory.
         schema = str(footer.schema).partition("\n")[2]
         kept = (footer.num_rows, schema, sorted(metadata.items()))
         found.setdefault(directory, []).append((name.partition(".c000")[2], *kept))

@@ -130,7 +130,7 @@ def test_property_names_of_any_kind_land_and_are_read_back(lake: SparkSession, f
         row == {"id": row["id"], **{name: dict.fromkeys(columns, row["id"]) for name in columns}} for row in feed.rows()
     )
     # A later version of the schema adds a field with an odd name, at the top and inside the other columns.
-    send([*names, "l a.t`er"], 1, "-later")  # Another subject, because the registry would refuse the version.
+    send([*names, "l a.t`er"], 1, "-later")  # Under its own subject the registry would refuse this version.
     assert feed.pipeline(decode=decode).run(spark=lake, once=True).rows == 1
     [new] = [row for row in feed.rows() if row["l a.t`er"] is not None]
     assert new["a b"]["l a.t`er"] == new["_"]["_"] == 0

@@ -43,7 +43,7 @@ def test_few_records_wait_until_the_deadline_and_land_in_one_batch(lake: SparkSe
             time.sleep(0.3)
             assert sent < 100 * LEAST
     assert all(each >= LEAST for each in records(run)[1:])
-    # One task per partition of the topic would have written six files for each batch.
+    # Each batch has written one file; with a task for each partition of the topic, it would have written six.
     assert files(feed) == 3
 
     # A run with once does not wait: it lands the remaining records, however few they are.

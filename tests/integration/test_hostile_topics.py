@@ -117,7 +117,7 @@ def kept(feed: Feed, table: str, prefix: str = "") -> dict[tuple[str, int, int],
         (row[f"{prefix}topic"], row[f"{prefix}partition"], row[f"{prefix}offset"]): {
             "key": row[f"{prefix}key"],
             "value": row["value"],
-            # pyiceberg reads a null list as an empty one.
+            # pyiceberg reads a null list as an empty list, so take an empty list of headers for null.
             "headers": row[f"{prefix}headers"] or None,
             "timestamp": round(row[f"{prefix}timestamp"].timestamp() * 1000),
         }

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 TOPICS = 1000
 RECORDS = 5
 PARTITIONS = 10_000
-# By default a broker reserves 20 MB of address space for each partition.
+# Indexes must be small for so many partitions: by default a broker reserves 20 MB of address space for each one.
 SMALL = {"segment.index.bytes": "65536"}
 DECODE = {"json": {"schema_ddl": "id BIGINT"}}
 

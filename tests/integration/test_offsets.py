@@ -44,7 +44,7 @@ class Lettered:
         return self.feed.pipeline(**self.blocks())
 
     def run(self) -> RunSummary:
-        """Run the pipeline; compare its start with ``offsets show`` and ``plan``."""
+        """Run the pipeline; check that ``offsets show`` and ``plan`` announce the same start as the run makes."""
         self.notes: list[str] = []
         return run_as_planned(self.pipeline(), self.lake, self.notes, plans=False)
 

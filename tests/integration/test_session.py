@@ -23,7 +23,7 @@ def command_lines() -> str:
         try:
             lines.append(file.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
         except OSError:
-            continue  # The process has ended meanwhile.
+            continue  # The process has ended since it was listed.
     return "\n".join(lines)
 
 

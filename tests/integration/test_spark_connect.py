@@ -107,7 +107,7 @@ def test_every_function_refuses_a_session_of_spark_connect(server: str, tmp_path
     file = tmp_path / "pipeline.yaml"
     file.write_text(PIPELINE, "utf-8")
     said = python(ENTRIES, server, file).splitlines()
-    # The session still works.
+    # The session of Spark Connect still works after the refusals.
     assert said.pop() == "3"
     found = {name: rest for name, *rest in (line.split("|") for line in said)}
     assert found.keys() == {

@@ -50,7 +50,7 @@ def test_sparks_metric_sinks_and_an_otlp_collector_receive_the_monitors_numbers(
     prefix = "shop.driver.plugin.io.lakefeed.metrics.FeedMetrics.taxi."
     newest = {name: float(value) for name, value, _ in (line.split() for line in lines)}
     sent = {name: newest[prefix + name] for name in model}
-    assert sent == pytest.approx(model, abs=0.006)  # Graphite's sink sends two digits.
+    assert sent == pytest.approx(model, abs=0.006)  # Graphite's sink rounds numbers to two digits.
 
     points = metrics_in(taken[-1][2])
     assert points["lakefeed_records_read"].sum.data_points[0].as_int == 2

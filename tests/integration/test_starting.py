@@ -45,7 +45,7 @@ def test_a_feed_begins_at_the_first_records_since_a_time(lake: SparkSession, fee
     now = datetime.now(UTC)
     time.sleep(0.1)
     feed.send_ids(range(100, 103), partition=0)
-    # Partition 1 has no record since that time, so the feed begins at its end.
+    # Partition 1 has no record since the configured time, so the feed begins at the end of this partition.
     assert run(feed, lake, now.isoformat()) == 3
     assert ids(feed) == [100, 101, 102]
     feed.send_ids(range(200, 201), partition=1)

@@ -33,7 +33,7 @@ class Case:
         return self.feed.pipeline(**{"decode": JSON_ROWS, "sink": sink, **blocks})
 
     def run(self, *, accept_loss: bool = False, **blocks: Any) -> RunSummary:
-        """Run the pipeline; compare its start with ``offsets show`` and ``plan``."""
+        """Run the pipeline; check that ``offsets show`` and ``plan`` announce the same start as the run makes."""
         self.notes = []
         pipeline = self.pipeline(**blocks)
         return run_as_planned(pipeline, self.lake, self.notes, accept_loss=accept_loss, plans=False)

@@ -120,7 +120,7 @@ def test_a_driver_in_cluster_mode_is_refused(feed: Feed, cluster: Yarn) -> None:
 def refused(feed: Feed, settings: dict[str, str], environment: dict[str, str], *, status: int = 2) -> str:
     """Run the feed, whose start must be refused with this exit status; return the printed error."""
     Topics(feed.stack.bootstrap_servers).create(feed.topic, partitions=1, exist_ok=True)
-    feed.send(feed.avro([{"id": 1, "zone": "one"}]))  # Registers the schema, which a run reads first.
+    feed.send(feed.avro([{"id": 1, "zone": "one"}]))  # A run needs the schema, which this registers.
     file = taxi_file(feed, "d", spark=settings)
     done = lakefeed("run", file, "--once", "--master", "yarn", environment=environment, status=status)
     return done.stderr

@@ -78,7 +78,7 @@ def connections(checked: SparkSession, catalog: CatalogCase) -> Connections:
 
 @pytest.fixture
 def table(checked: SparkSession, catalog: CatalogCase) -> Table:
-    """Return a new table of this catalog."""
+    """Return a new table in the catalog of the test."""
     name = f"{catalog.name}.ns.t{uuid.uuid4().hex[:8]}"
     checked.sql(f"CREATE TABLE {name} (id BIGINT) USING iceberg TBLPROPERTIES ('format-version'='2')")
     return Table(checked, name)

@@ -54,7 +54,7 @@ def test_an_archive_is_written_without_servers_and_read_by_the_next_session(tmp_
     [archive] = (tmp_path / "cache" / "classes").iterdir()
     assert (made["path"], made["bytes"]) == (str(archive), archive.stat().st_size)
     assert run(tmp_path) == f"['{archive}']\n"
-    # Classes that a feed loads in addition to Spark's: Kafka's and S3's clients, Iceberg, lakefeed's module.
+    # The archive has the classes that a feed loads, also those of Kafka's and S3's clients, Iceberg and lakefeed.
     names = archive.read_bytes()
     for name in (b"KafkaConsumer", b"S3AFileSystem", b"S3FileIO", b"ParquetFileWriter", b"MicroBatchExecution"):
         assert name in names, name

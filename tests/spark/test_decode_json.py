@@ -35,7 +35,7 @@ RIGHT: list[tuple[str, Any]] = [
     ('{"l": -0}', 0),
     ('{"l": 9223372036854775807}', 2**63 - 1),
     ('{"d": 9007199254740992}', 2.0**53),
-    # The shortest text of a double, as JavaScript prints it.
+    # Doubles are decoded from their shortest text, which JavaScript prints, and from texts with more digits.
     ('{"d": 1234567890123456800}', 1234567890123456768.0),
     ('{"d": 100000000000000000000}', 1e20),
     ('{"d": 1e308}', 1e308),

@@ -131,7 +131,7 @@ class Schemas:
         return None
 
     def changed(self, value: Any) -> Any:
-        """Return the value with one part replaced or removed."""
+        """Return the value with one random part replaced or removed, so that it may be invalid."""
         if isinstance(value, dict) and value and self.chance.random() < 0.85:
             key = self.chance.choice(list(value))
             if self.chance.random() < 0.1:

@@ -176,7 +176,7 @@ def assert_parquet_is_sparks(spark: SparkSession, seed: int, folder: Path) -> No
         options |= {"parquet.page.size": 900, "parquet.page.row.count.limit": 30, "parquet.dictionary.page.size": 700}
     if drawn.pick(True, False):
         options |= {"parquet.block.size": 20_000}
-    # Not the legacy format for lists of non-null values: lakefeed leaves such files to Spark's encoder.
+    # Draw no legacy format if the schema has lists of non-null values: lakefeed leaves such files to Spark's encoder.
     legacy = drawn.pick(True, False, False) and '"containsNull":false' not in drawn.schema.json()
     given = {
         "spark.sql.parquet.outputTimestampType": drawn.pick("INT96", "TIMESTAMP_MICROS"),

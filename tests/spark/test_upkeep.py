@@ -33,7 +33,7 @@ class Table:
         self.spark, self.connections = spark, connections
         [catalog] = connections.catalogs
         self.name = f"{catalog}.ns.t{uuid.uuid4().hex[:8]}"
-        # If the catalog does not guard properties, taking a lease is a commit.
+        # A REST catalog does not guard properties, so taking a lease there makes a commit.
         self.lease_commits = int(connections.catalogs[catalog].type == "rest")
         self.landed = 0
         spark.sql(
@@ -42,7 +42,7 @@ class Table:
         )
 
     def land(self, rows: int = 4, *, day: int = 1, feed: str = FEED) -> None:
-        """Commit rows in one file for the feed."""
+        """Commit new rows in one data file, as a batch of the feed."""
         start, end = self.landed, self.landed + rows
         commit = Commit(feed, start, OffsetRanges((OffsetRange("topic", 0, start, end),), {"topic": "id"}))
         written = self.spark.range(start, end).coalesce(1)
