@@ -255,7 +255,7 @@ def test_a_changed_schema_restarts_the_query(feed: Feed, lake: SparkSession) -> 
             stop.set()
 
     pipeline.run(spark=lake, stop=stop, on_batch=on_batch, on_note=message.append)
-    assert any("the query restarts to read it" in each for each in message)
+    assert any("the query restarts to read the new schema" in each for each in message)
     assert {each["zone"]: each["trips"] for each in feed.rows()} == {"a": 2, "b": 1}
     assert pipeline.verify().faults == ()
 

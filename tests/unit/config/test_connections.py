@@ -124,7 +124,7 @@ def test_spark_and_python_open_the_same_sqlite_file(uri: str) -> None:
                 "warehouse": WAREHOUSE,
                 "properties": {"catalog-impl": "org.apache.iceberg.hadoop.HadoopCatalog"},
             },
-            "one is lost",
+            "it loses one of two commits",
         ),
         (
             {"uri": "jdbc:sqlite:/c.db", "warehouse": WAREHOUSE, "properties": {"type": "rest"}},

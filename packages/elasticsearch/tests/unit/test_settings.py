@@ -23,7 +23,7 @@ LOGIN = {"username": "feeder", "password": "s3cret"}
         ({"index": "Hits"}, "cannot name an index"),
         ({"index": "a,b"}, "cannot name an index"),
         ({"index": "_hits"}, "cannot name an index"),
-        ({"index": "lakefeed_feeds"}, "the ledger's"),
+        ({"index": "lakefeed_feeds"}, "belong to the ledger"),
         ({"username": "feeder"}, "belong together"),
         ({"api_key": "s3cret", **LOGIN}, "two logins"),
         ({"mode": "upsert"}, "requires keys"),

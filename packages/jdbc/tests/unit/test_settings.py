@@ -19,7 +19,7 @@ BLOCK = {"url": "jdbc:postgresql://db/shop", "user": "feeder", "password": "s3cr
         ({"url": "jdbc:mariadb://db/shop?password=s3cret"}, "credentials do not belong in a URL"),
         ({"table": "a.b.c"}, "pattern"),
         ({"table": "{topic}"}, "pattern"),
-        ({"table": "lakefeed_commits"}, "the ledger's"),
+        ({"table": "lakefeed_commits"}, "belong to the ledger"),
         ({"mode": "upsert"}, "requires keys"),
         ({"keys": ["id"]}, "needs mode: upsert"),
         ({"mode": "upsert", "keys": ["id"], "order_by": ["at"]}, "on_delete: mark"),
