@@ -23,7 +23,7 @@ def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield running
 
 
-# The scope is module, not package: a process has one session, and other modules need one of another kind.
+# The scope is module, not package, because other modules need a session of another kind, and a process has only one.
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with checkpoint_session(tmp_path_factory.mktemp("spark")) as running:

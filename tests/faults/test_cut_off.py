@@ -49,7 +49,7 @@ def test_a_disconnected_driver_commits_nothing_after_it_was_replaced(
     ports = [*(int(address.rpartition(":")[2]) for address in addresses), database.port]
     link = Link(tmp_path, ports)
     with link.running():
-        # A status of 0 would keep a restart policy from starting the driver again beside its successor.
+        # With exit status 0, a restart policy would not start the replaced driver again beside its successor.
         arguments: list[str | Path] = ["run", file, "--exit-when-replaced", str(status)]
         with Running(arguments, environment, tmp_path / "first.log", command=link.command(COMMAND)) as first:
             first.wait_until_it_says(": batch ", times=3)

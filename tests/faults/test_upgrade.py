@@ -20,7 +20,7 @@ from tests.support.cli import Running, lakefeed
 from tests.support.feed import JSON_ROWS, Feed, records
 
 ROOT = Path(__file__).resolve().parents[2]
-# The last commit before the container image and its upgrade steps.
+# The older version is the last commit before lakefeed had a container image and documented upgrade steps.
 VERSION_BEFORE = "29ef138"
 TRIGGER_SECONDS = 2
 

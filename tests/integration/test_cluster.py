@@ -50,7 +50,7 @@ def test_the_taxi_feed_lands_the_same_rows_on_one_machine_and_on_a_cluster(feed:
     assert len(expected) == TAXI_ROWS
     assert len({row["borough"] for row in expected}) > 5
 
-    # Client mode: the driver is lakefeed on this machine, which sends jars, keys and functions to the executors.
+    # In client mode, lakefeed on this machine is the driver, and sends jars, keys and functions to the executors.
     file = taxi_file(feed, "b", spark=on_cluster())
     ran = lakefeed("run", file, "--once", "--master", cluster.master, "--output", "json", environment=environment)
     summary = json.loads(ran.stdout)
@@ -59,7 +59,7 @@ def test_the_taxi_feed_lands_the_same_rows_on_one_machine_and_on_a_cluster(feed:
     assert summary["requests"]["calls"]["data"] == {"PutObject": summary["files"]}
     assert rows_of(feed, "b") == expected
 
-    # Cluster mode: the driver runs on a worker, from the application jar only.
+    # In cluster mode, the driver runs on a worker, and has only the application jar.
     stage = feed.folder / "stage"
     stage.mkdir()
     sizes = {"spark.driver.memory": "700m", "spark.cores.max": "1", "spark.pyspark.python": str(cluster.python)}

@@ -110,7 +110,7 @@ def test_both_paths_land_the_same_rows_and_every_reader_reads_them(lake: SparkSe
     values[40:40] = [None, b"", b"no header", b"\x00\x00\x00\xff\xffunknown", values[0][:-1] if values[0] else None]
     feed.send(values)
     producer = Producer({"bootstrap.servers": feed.stack.bootstrap_servers})
-    producer.produce(feed.topic, values[0], None, timestamp=1_700_000_000_000_000_000)  # A timestamp in nanoseconds.
+    producer.produce(feed.topic, values[0], None, timestamp=1_700_000_000_000_000_000)  # In nanoseconds: out of range.
     assert producer.flush(30) == 0
     fast, general = landed(lake, feed, "auto"), landed(lake, feed, "off")
     assert fast == general

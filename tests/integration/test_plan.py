@@ -103,7 +103,7 @@ def test_the_statements_of_a_plan_are_those_that_the_run_executes(planned: Plann
     name = f"`lake`.`{planned.feed.name}`.`rows`"
     properties, *statements = table.statements
     assert properties.startswith(f"ALTER TABLE {name} SET TBLPROPERTIES ('lakefeed.reader.{planned.feed.name}' = ")
-    # The partition field follows the renamed column: it is not dropped and added.
+    # No statement drops and adds the partition field, because the field follows the renamed column.
     assert statements == [
         f"ALTER TABLE {name} RENAME COLUMN `zone` TO `area`",
         f"ALTER TABLE {name} ALTER COLUMN `id` TYPE BIGINT",
@@ -240,7 +240,7 @@ def test_a_parquet_run_does_what_was_planned(planned: Planned) -> None:
     [second] = planned.run(pipeline)
     assert figures is not None
     assert second.requests is not None
-    # The first batch of a run also lists the checkpoint once.
+    # Compare only the PUTs, because the first batch of a run also lists the checkpoint once.
     assert figures.requests.first == S3Requests(second.requests.counts).by_operation["PutObject"] == 1 + 3
     wrong = planned.plan(planned.feed.pipeline(sink={"parquet": {"path": path, "partition_by": ["nowhere"]}}))
     assert wrong.refusal is not None

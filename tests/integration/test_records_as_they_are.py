@@ -329,7 +329,7 @@ def test_a_registry_that_is_killed_in_mid_batch_only_delays_the_feed(
 
     def on_batch(progress: Any) -> None:
         if not killed.is_set():
-            # The next batch needs a schema that was not requested yet, and the registry is down.
+            # Kill the registry before the next batch, which needs a schema that was not requested yet.
             own_registry.kill()
             killed.set()
             feed.send(values)

@@ -60,7 +60,9 @@ def test_strange_schemas_become_columns_or_dead_letters(lake: SparkSession, feed
             framed(feed, WITH_EMPTY, {**ROW, "id": 2, "e": {}, "nulls": [None, None]}, subject="empty"),
             framed(feed, WITH_UNION, {**ROW, "id": 3, "paid": ("nyc.v2.Digits", {"digits": 4})}, subject="union"),
             framed(feed, TAKEN, {**ROW, "KAFKA_offset": 9}, subject="taken"),
-            header(feed, BOMB, subject="bomb"),  # The decoder reads the schema before the value.
+            header(
+                feed, BOMB, subject="bomb"
+            ),  # A header suffices: the decoder refuses the schema before it reads a value.
             header(feed, DEEP, subject="deep"),
             *feed.avro([{**ROW, "id": 4}], V1),
         ]

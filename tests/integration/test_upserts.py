@@ -185,7 +185,7 @@ def test_a_replayed_letter_does_not_undo_a_later_change(lake: SparkSession, feed
     del blocks["expect"]
     repaired = feed.pipeline(**blocks, sink=sink)
     replayed = repaired.replay(DeadLetterFilter(feed=feed.name), spark=lake)
-    assert replayed.rows == 1  # The letter of key 1 is older than its row.
+    assert replayed.rows == 1  # The letter of key 1 lands no row, because the table's row of key 1 is newer.
     assert sorted((row["id"], row["city"]) for row in feed.rows()) == [(1, "b"), (2, ""), (3, "c")]
     assert len(feed.rows(f"{feed.table}_history")) == 4
     assert repaired.verify(deep=True).faults == ()

@@ -32,7 +32,7 @@ def test_the_taxi_feed_lands_the_same_rows_on_one_machine_and_on_yarn(feed: Feed
     assert len(expected) == TAXI_ROWS
     assert len({row["borough"] for row in expected}) > 5
 
-    # The driver is lakefeed on this machine, which sends jars, keys and functions to the executors.
+    # lakefeed on this machine is the driver, and sends jars, keys and functions to the executors.
     file = taxi_file(feed, "b", spark=cluster.settings())
     ran = lakefeed("run", file, "--once", "--master", "yarn", "--output", "json", environment=environment)
     summary = json.loads(ran.stdout)

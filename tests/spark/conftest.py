@@ -34,7 +34,7 @@ TELLING = {
 def catalog(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CatalogCase]:
     """Yield each catalog on which the commit check must work, with its tables in a local folder."""
     folder = tmp_path_factory.mktemp(request.param)
-    # Names are unique, because Spark keeps a catalog that it has opened under its name.
+    # Each catalog gets a new name, because Spark reuses a catalog that it has opened under the same name.
     name = f"checked_{request.param}_{uuid.uuid4().hex[:6]}"
     if request.param == "sqlite":
         make_catalog(folder / "catalog.db")

@@ -170,7 +170,7 @@ def test_a_batch_is_skipped_only_if_the_newest_commit_has_the_same_ranges(table:
         is_there(1, 3, 5)
     table.land(0, 3)
     assert is_there(0, 0, 3)
-    # After a lost checkpoint, batch numbers start from 0 again: the number proves nothing.
+    # A batch with another number but the same ranges has landed: after a lost checkpoint, numbers start from 0 again.
     assert is_there(7, 0, 3)
     assert not is_there(0, 3, 5)
     for start, end in ((0, 4), (2, 4), (4, 5)):

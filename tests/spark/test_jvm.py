@@ -106,7 +106,8 @@ finally:
 
 @pytest.mark.slow
 def test_executors_in_other_jvms_decode_with_the_credentials() -> None:
-    # In local-cluster mode Spark writes the executors' files into the folder of its installation: remove them after.
+    # In local-cluster mode Spark writes the executors' files into the folder of its installation. The test removes
+    # these files at its end.
     work = Path(pyspark.__file__).parent / "work"
     before = set(work.glob("app-*"))
     try:

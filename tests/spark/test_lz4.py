@@ -20,7 +20,7 @@ def test_the_fixed_jar_is_loaded_and_decompresses_its_own_output(spark: SparkSes
         each.coordinate.rpartition(":")[2] for each in read_lock().artifacts if ":lz4-java:" in each.coordinate
     )
     assert origin.endswith(f"/lz4-java-{locked}.jar")
-    # A Kafka producer compresses a batch, and a consumer decompresses it.
+    # Kafka's client compresses a batch of records with LZ4, and decompresses the batch.
     kafka = jvm.org.apache.kafka.common
     gateway: Any = spark.sparkContext._gateway
     records = gateway.new_array(kafka.record.SimpleRecord, 1)

@@ -28,7 +28,7 @@ def judged(spark: SparkSession, *, verdict: int = ROW, schema_id: int = 7) -> Da
     record = sf.struct(sf.lit("topic").alias("topic"), sf.lit(0).alias("partition"), sf.col("id").alias("offset"))
     reason = sf.when(sf.col("id") == 1, sf.lit("because")) if verdict != ROW else sf.lit(None).cast("string")
     return (
-        # Spark does not know the frame's partitioning, as with Kafka's source.
+        # With createDataFrame, Spark does not know the partitioning of the rows, as with Kafka's source.
         spark.createDataFrame([(number,) for number in range(RECORDS)], "id BIGINT").withColumn(
             RECORD,
             sf.struct(

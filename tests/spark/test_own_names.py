@@ -54,7 +54,7 @@ def test_field_with_the_name_of_an_added_column_is_refused_with_a_hint(spark: Sp
         assert f"remove {name} from decode.metadata" in str(refusal(f"kafka_{name}", POLICIES["append"], KEEP).hint)
         assert "decode.metadata" not in str(refusal(f"KAFKA_{name}", UPSERT, KEEP).hint)
     assert "decode.metadata" not in str(refusal(DELETED, UPSERT, KEEP).hint)
-    # In append mode lakefeed adds no column lakefeed_deleted, so a field of that name is allowed.
+    # In append mode lakefeed adds no column lakefeed_deleted, so a field may have this name.
     values = decoded(frame(spark, [b'{"lakefeed_deleted": 7}']), Json(schema=f"{DELETED} INT"))
     assert found(classify(values, POLICIES["append"]), DELETED) == [(7,)]
     event = f"after STRUCT<id: BIGINT, {OP}: STRING, {TS_MS}: BIGINT>, op STRING"
