@@ -86,7 +86,7 @@ def run_until(start: Callable[[], StreamingQuery], batch: int) -> None:
 
 
 def assert_every_number_once(table: DataFrame, *, batches: int) -> None:
-    """Check that no row is missing or duplicate, and that there are rows of at least `batches` batches."""
+    """Check that the table has each number once without a gap, and the numbers of at least `batches` batches."""
     values = sorted(row.value for row in table.collect())
     assert values == list(range(len(values)))
     assert len(values) >= batches * ROWS

@@ -71,7 +71,7 @@ FORMATS = (*FRAMED, "avro", "protobuf", "json", "csv", "string", "raw")
 
 @dataclass(frozen=True)
 class Case:
-    """A format, and values of it.
+    """A format: a valid value, the row of this value, and which odd values the format accepts.
 
     Attributes:
         spec: the decoder's settings.

@@ -16,7 +16,7 @@ from tests.support.stores import STORES, Bucket, Store, running_store
 
 @pytest.fixture(scope="module", params=STORES)
 def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    """Yield each store, one after the other."""
+    """Yield each object store in turn."""
     with running_store(
         request.param, embedded=lambda: request.getfixturevalue("stack"), home=tmp_path_factory.mktemp(request.param)
     ) as running:

@@ -37,7 +37,7 @@ def is_alive(pid: int) -> bool:
 
 
 def processes_of(run: str) -> list[int]:
-    """Return the processes with the run's name in their environment."""
+    """Return the ids of the processes that have the run's name in their environment."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -47,7 +47,7 @@ def processes_of(run: str) -> list[int]:
 
 
 def controller_of(run: str) -> int:
-    """Return the pytest process that started the workers."""
+    """Return the id of the pytest process that started the workers."""
     for pid in processes_of(run):
         with suppress(OSError):
             command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")

@@ -64,7 +64,7 @@ def snapshots(feed: Feed) -> list[float]:
 
 
 def downtime(feed: Feed, stopped: float) -> float:
-    """Return the seconds from the last commit before `stopped` to the first one after it."""
+    """Return the seconds from the last commit before the time `stopped` to the first commit after this time."""
     times = snapshots(feed)
     return min(each for each in times if each > stopped) - max(each for each in times if each <= stopped)
 

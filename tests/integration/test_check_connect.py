@@ -33,13 +33,13 @@ class Case:
     environment: dict[str, str]
 
     def check(self, *arguments: str, **environment: str) -> Result:
-        """Run the command as a user would, with only these variables."""
+        """Run ``lakefeed check --connect`` with the variables that name the servers, some of them changed."""
         return CliRunner().invoke(
             check, [str(self.path), "--connect", *arguments], env={**self.environment, **environment}
         )
 
     def found(self, *arguments: str, **environment: str) -> tuple[int, list[dict[str, Any]]]:
-        """Return exit status and problems."""
+        """Run the command; return its exit status and the problems that it reports as JSON."""
         result = self.check("--output", "json", *arguments, **environment)
         return result.exit_code, json.loads(result.stdout)
 

@@ -117,7 +117,7 @@ def test_pauses_between_many_small_batches_lose_and_repeat_no_record(lake: Spark
 
 
 def test_a_resume_is_refused_if_the_topic_was_recreated_during_the_pause(lake: SparkSession, feed: Feed) -> None:
-    """The new topic has more records than the feed's position, so Spark would silently skip the first of them."""
+    """The new topic has more records than the feed's position, so Spark would silently skip the first new records."""
     feed.create_topic(partitions=1)
     feed.send(records(50))
     pipeline = feed.pipeline(source=feed.source(), decode=JSON_ROWS)

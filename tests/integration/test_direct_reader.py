@@ -1,4 +1,4 @@
-"""lakefeed's reader returns the records of any range, whatever it has read before, and refuses a removed range."""
+"""The direct reader returns the records of any range, whichever range came before, and refuses a removed range."""
 
 import json
 import time

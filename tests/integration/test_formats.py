@@ -1,4 +1,4 @@
-"""Formats end to end: produced by lakefeed, read by Confluent's clients, landed by a pipeline."""
+"""Records of each format that lakefeed has produced are read by Confluent's clients, and landed by a pipeline."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor

@@ -43,7 +43,7 @@ def decimal(precision: int) -> Json:
 
 
 class Table:
-    """A table whose schema follows its rows."""
+    """A new Iceberg table, with methods that apply a schema's changes to it and append rows."""
 
     def __init__(self, lake: SparkSession, columns: str) -> None:
         self.lake = lake

@@ -1,4 +1,4 @@
-"""Settings of sinks that are refused before a run: by the file alone, by the servers, or by Spark's analysis."""
+"""Wrong settings of a sink are refused before a run: when the file is read, by the servers, or by Spark's analysis."""
 
 import json
 from pathlib import Path

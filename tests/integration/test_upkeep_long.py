@@ -148,7 +148,7 @@ def upkeep_is_at_work(feed: Feed, run: Running) -> bool:
 
 
 def every_commit_is_right(feed: Feed, file: Any) -> None:
-    """Verify the table from outside, just after a kill."""
+    """Check that ``lakefeed verify --deep`` finds no fault in the table, just after a kill."""
     shown = lakefeed("verify", file, "--deep", "--output", "json", environment=feed.environment, status=None)
     document = json.loads(shown.stdout)
     assert [each for each in document["findings"] if each["fault"]] == [], document["findings"]

@@ -72,7 +72,7 @@ def checked(spark: SparkSession, catalog: CatalogCase) -> SparkSession:
 
 @pytest.fixture(scope="session")
 def connections(checked: SparkSession, catalog: CatalogCase) -> Connections:
-    """Return the settings with which pyiceberg opens the same catalog."""
+    """Return the settings with which pyiceberg opens the catalog of the test."""
     return Connections(catalogs={catalog.name: catalog.declared()})
 
 

@@ -34,7 +34,7 @@ OLD = "2020-01-01 00:00:00"
 
 @dataclass
 class Branched:
-    """The table of one test, and the operations of readers and of the feed that lands in its branch."""
+    """A table with methods for its readers, and for the feed that lands in a branch of the table."""
 
     spark: SparkSession
     connections: Connections

@@ -1,4 +1,4 @@
-"""Change events and deletes, from records to rows."""
+"""Records with change events of Debezium, deletes and tombstones become the right rows, or errors of the record."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""Avro 1.12's logical types, on fitting and on wrong types, and between writers and readers with different units."""
+"""Avro 1.12's logical types are decoded, ignored on types that they do not fit, and converted between units."""
 
 import json
 from typing import Any

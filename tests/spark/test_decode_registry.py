@@ -1,4 +1,4 @@
-"""Writers' schemas from a registry: many in one batch, references, outages, credentials."""
+"""The decoder gets writers' schemas from a registry: several in a batch, references, outages, credentials."""
 
 import json
 import threading

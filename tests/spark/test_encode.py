@@ -1,4 +1,4 @@
-"""Rows become records: their bytes, and the rows that are refused before any record is sent."""
+"""Rows become records with the right bytes; rows that do not fit are refused before any record is sent."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Encode with all formats, and compare with the reference libraries and with the decoder."""
+"""Rows that lakefeed encodes in any format decode to the same rows, in reference libraries and in its own decoder."""
 
 import json
 from typing import Any

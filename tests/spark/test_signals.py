@@ -63,7 +63,7 @@ def child(command: list[str], log: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def said_until(process: subprocess.Popen[str], text: str) -> list[str]:
-    """Return the lines up to the first one that begins with the text."""
+    """Read the output of a process until a line begins with the text; return all lines."""
     assert process.stdout is not None
     lines = []
     for line in process.stdout:

@@ -1,4 +1,4 @@
-"""Upkeep of real Iceberg tables, on all catalogs with local files: the files that it changes, and those it keeps."""
+"""Upkeep of real Iceberg tables, on all catalogs with local files: which files upkeep changes, and which it keeps."""
 
 import os
 import threading
