@@ -208,7 +208,7 @@ class OneTable(Model):
     expect: dict[str, Expectation] | None = Field(None, description="As the pipeline's expect block.")
     dead_letters: DeadLetters | None = None
     transform: Transform | None = None
-    on_failure: OnFailure | None = Field(None, description="As in tables.")
+    on_failure: OnFailure | None = Field(None, description="What happens if a write to the table fails, as in tables.")
 
 
 class Tables(Model):

@@ -236,7 +236,7 @@ class Catalog(Model):
     @classmethod
     def _not_hadoop(cls, kind: Any) -> Any:
         if isinstance(kind, str) and kind.lower() == "hadoop":
-            hint = "jdbc needs no server: type: jdbc, uri: jdbc:sqlite:/path/catalog.db"
+            hint = "write type: jdbc, uri: jdbc:sqlite:/path/catalog.db, which needs no server"
             raise ConfigProblems(ConfigProblem(_NO_HADOOP, hint=hint))
         return kind
 

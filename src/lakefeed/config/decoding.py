@@ -270,7 +270,9 @@ def _message_problems(file: Path, message: str | None) -> Iterator[ConfigProblem
     top_level = [name for name, level in names.items() if level == 0]
     known = f"the file has {', '.join(top_level[:10])}"
     if not names:
-        yield ConfigProblem(f"{file.name} defines no message", key="schema_file", hint="name the file that defines it")
+        yield ConfigProblem(
+            f"{file.name} defines no message", key="schema_file", hint="name the file that defines the message"
+        )
     elif message is None and len(top_level) > 1:
         what = f"{file.name} has several messages, and no setting names the message of the values"
         yield ConfigProblem(what, hint=f"add message: NAME; {known}")

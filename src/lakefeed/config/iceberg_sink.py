@@ -89,7 +89,7 @@ class IcebergSinkConfig(SinkConfig):
     """The branch of the table that the feed writes to. Readers see its rows once it is published: `lakefeed docs
     write-audit-publish`."""
     publish: Publish | None = None
-    """With branch: when the feed publishes the branch, and what it audits before. Default: only `lakefeed tables
+    """With branch: when the feed publishes the branch, and the audit before. Default: only `lakefeed tables
     publish` publishes the branch, without an audit."""
 
     _names_made: frozenset[str] = PrivateAttr(frozenset())

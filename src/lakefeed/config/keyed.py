@@ -138,6 +138,7 @@ def keys_in_rows(sink: KeyedSink, rows: StructType) -> dict[str, DataType]:
             raise ConfigError(
                 f"the column {key} is {type_.simpleString()}, which cannot be a key",
                 where=f"table {sink.table}",
-                hint="cast it in transform.sql to a whole number, decimal, string, bytes, boolean, date or timestamp",
+                hint="cast the column in transform.sql: to a whole number, decimal, string, bytes, boolean, date or "
+                "timestamp",
             )
     return types

@@ -21,7 +21,7 @@ from lakefeed.config.blocks import Block, PipelineBlocks
 from lakefeed.config.places import shared_places
 from lakefeed.config.values import REAL_TIME, TOPIC_MARK, interval_of
 
-CHECKPOINT_HINT = "checkpoint: s3a://bucket/path, or /path on this machine"
+CHECKPOINT_HINT = "write checkpoint: s3a://bucket/path, or /path on this machine"
 CROSS_BLOCK_ERRORS = "cross_block_errors"
 """The key of a list in the validation's context that collects errors between blocks; without it, errors are raised."""
 
@@ -171,7 +171,7 @@ def _records_or_rows(config: PipelineBlocks) -> Iterator[ConfigProblem]:
     if config.source.numbered is not None:
         if "decode" not in config.model_fields_set:
             what = "decode is required: it sets how records become columns"
-            yield ConfigProblem(what, hint="for instance decode: raw")
+            yield ConfigProblem(what, hint="write, for instance, decode: raw")
         return
     for name in ("decode", "schema_", "expect", "dead_letters"):
         if name in config.model_fields_set:

@@ -33,7 +33,7 @@ class StaticTable(Model):
     )
     path: str | None = Field(None, description="With format: where the files are.")
     schema_ddl: Ddl | None = Field(None, description="With format: the columns, as 'id BIGINT, name STRING'.")
-    options: dict[str, Text] = Field(default_factory=dict, description="With format: Spark's options of it.")
+    options: dict[str, Text] = Field(default_factory=dict, description="With format: Spark's options of the format.")
 
     def _contradictions(self) -> Iterator[str]:
         if (self.table is None) == (self.format is None):

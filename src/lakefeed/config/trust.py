@@ -240,7 +240,7 @@ def explain(error: ssl.SSLError, *, server: str, where: str, setting: str = "tls
                 "use a name that the certificate has, or request a certificate for this one",
             )
         elif verify_code in (9, 10):
-            what, hint = "has expired or is not valid yet", "renew it, or correct this machine's clock"
+            what, hint = "has expired or is not valid yet", "renew the certificate, or correct this machine's clock"
         else:
             what = "is signed by an authority that is not trusted"
             hint = f"set {setting} to the certificate (PEM) of the authority that signed it"

@@ -122,7 +122,9 @@ class Mount(Model):
 
     secret: DnsName | None = Field(None, description="Name of a Secret.")
     config_map: DnsName | None = Field(None, description="Instead of secret: name of a ConfigMap.")
-    driver_only: bool = Field(False, description="Executors do not get it: for the key of the dashboard's certificate.")
+    driver_only: bool = Field(
+        False, description="Mount the files in the driver's pod only, as for the key of the dashboard's certificate."
+    )
 
     def _contradictions(self) -> Iterator[str]:
         if (self.secret is None) == (self.config_map is None):

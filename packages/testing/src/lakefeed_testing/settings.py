@@ -22,7 +22,9 @@ HexBytes = Annotated[str, BeforeValidator(lambda given: given.removeprefix("0x")
 class CaseSchema(Model):
     """A schema of the cases' registry. Its kind is that of the block that decodes its records."""
 
-    subject: str | None = Field(None, description="Default: that of the pipeline's values.")
+    subject: str | None = Field(
+        None, description="Subject of the schema. Default: the subject of the pipeline's values."
+    )
     schema_: dict[str, Any] | list[Any] | str | None = Field(None, alias="schema")
     """The schema: for Avro and JSON Schema as YAML or text, for Protobuf the text of a .proto file."""
     schema_file: Path | None = None

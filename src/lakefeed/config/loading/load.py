@@ -175,5 +175,7 @@ def _text(path: Path, *, hint: str | None = _BEGIN) -> str:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         column = error.start - (content.rfind(b"\n", 0, error.start) + 1) + 1
-        problem = Problem(what="not UTF-8 text", file=str(path), line=line, column=column, hint="save it as UTF-8")
+        problem = Problem(
+            what="not UTF-8 text", file=str(path), line=line, column=column, hint="save the file as UTF-8"
+        )
         raise Unreadable(problem) from None

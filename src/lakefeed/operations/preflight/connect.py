@@ -383,7 +383,7 @@ def _server(catalog: Catalog) -> None:
             what = "the Hive metastore" if parts.scheme == "thrift" else "the catalog's database"
             why = f"{what} does not answer: {error.strerror or error}"
             if number == len(addresses):
-                hint = "start it, or correct the catalog's uri"
+                hint = "start the server, or correct the catalog's uri"
                 raise Unreachable(why, where=f"{parts.hostname}:{port}", hint=hint) from None
 
 

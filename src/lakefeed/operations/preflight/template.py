@@ -240,5 +240,5 @@ def write_schema_beside(pipeline: Path) -> Path | None:
 
 
 def exists(path: Path) -> ConfigError:
-    hint = "choose another with --file, or overwrite it with --force"
+    hint = "choose another file with --file, or overwrite the file with --force"
     return ConfigError("the file exists", where=str(path), hint=hint)

@@ -227,8 +227,8 @@ def _load_positions(connection: Any, stored: StoredRows, topics: list[str]) -> N
         raise ConfigError(
             f"--deep compares the rows' own offsets, and the table has no column {' and '.join(missing)}",
             where=stored.where,
-            hint="decode: {metadata: [topic, partition, offset]} adds them to new rows; without --deep, verify checks "
-            "the ledger",
+            hint="decode: {metadata: [topic, partition, offset]} adds the offsets to new rows; without --deep, verify "
+            "checks the ledger",
         )
     topic = TOPIC if TOPIC in columns else f"'{topics[0]}'"
     connection.register("rows", stored.read(columns))

@@ -32,7 +32,9 @@ class Lineage(Block):
     url: Annotated[str, web_address("a lineage server", instead="api_key")]
     """Base URL of the server. The driver posts events to this URL plus endpoint."""
     endpoint: str = Field("/api/v1/lineage", pattern=r"^/[^?#]*$", description="Path that is appended to the URL.")
-    api_key: SecretStr | None = Field(None, description="Sent as a bearer token; give it as ${OPENLINEAGE_API_KEY}.")
+    api_key: SecretStr | None = Field(
+        None, description="API key, sent as a bearer token; give it as ${OPENLINEAGE_API_KEY}."
+    )
     namespace: str = Field("default", min_length=1, max_length=1024, description="Namespace of the job.")
     job: str | None = Field(None, min_length=1, max_length=1024, description="Name of the job. Default: the feed's.")
     parent: Annotated[str, checked(_require_parent)] | None = None
