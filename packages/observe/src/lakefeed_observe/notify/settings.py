@@ -114,7 +114,7 @@ class Mail(Model):
     host: Annotated[str, spelled(r"[A-Za-z0-9._:-]+", "'{}' is no host's name")]
     """The mail server."""
     port: int | None = Field(
-        None, ge=1, le=65535, description="The server's port. Default: 587 for starttls, 465 for tls, 25 for none."
+        None, ge=1, le=65535, description="Server port. Default: 587 for starttls, 465 for tls, 25 for none."
     )
     security: Literal["starttls", "tls", "none"] = "starttls"
     """Encryption: starttls, or tls from the first byte. none is only for a local server without a password."""
@@ -145,9 +145,7 @@ class Command(Model):
     environment: dict[str, Text] = Field(default_factory=dict)
     """Environment variables; write secrets as ${NAME}. The program also has PATH, HOME, LANG, TZ, TMPDIR,
     LAKEFEED_FEED, LAKEFEED_TRIGGER and LAKEFEED_STATUS, and no other variables of the driver."""
-    timeout: Period = Field(
-        "10 seconds", description="The time after which the driver kills the program and its children."
-    )
+    timeout: Period = Field("10 seconds", description="The driver kills the program and its children after this time.")
 
     def _contradictions(self) -> Iterator[ConfigProblem]:
         for argument in self.run:
@@ -202,9 +200,7 @@ class DeadLetterBound(Model):
     """Limits of dead letters; at least one is required."""
 
     count: int | None = Field(None, ge=0, description="The most dead letters.")
-    share: float | None = Field(
-        None, ge=0, le=1, description="The greatest share of dead letters among the records: 0.01 for 1 %."
-    )
+    share: float | None = Field(None, ge=0, le=1, description="The greatest share of dead letters: 0.01 for 1 %.")
     within: Window = Field("10 minutes", description="The time over which dead letters are counted.")
 
     def _contradictions(self) -> Iterator[str]:
