@@ -30,7 +30,7 @@ _target_options: Callable[[F], F] = options_of(
     click.option("--url", metavar="URL", help="A dashboard, instead of this machine's drivers."),
     token_file_option,
 )
-wait_option = click.option("--wait", is_flag=True, help="Wait until the driver has done so, after its current batch.")
+wait_option = click.option("--wait", is_flag=True, help="Wait for the driver to act, after its current batch.")
 reason_option = click.option("--reason", default="", help="The reason, for status and log.")
 
 

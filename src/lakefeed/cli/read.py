@@ -60,7 +60,7 @@ REASONS = 5
 @click.option("--until", metavar="TIME", help="Up to this time.")
 @click.option("--last", metavar="DURATION", help="Only records of the last 90s, 15m, 2h or 7d.")
 @click.option(
-    "--latest-per-key", is_flag=True, help="Only each key's newest record; no record if that has a null value."
+    "--latest-per-key", is_flag=True, help="Only each key's newest record; none for a key whose newest value is null."
 )
 @click.option(
     "--to", metavar="PATH|TABLE", help="A folder, s3://bucket/path or catalog.namespace.table.  [default: stdout]"

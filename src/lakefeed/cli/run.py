@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Resume although records were lost unread, or a topic was recreated; the ledger records the loss.",
 )
-@click.option("--resume", is_flag=True, help="End the feed's pause, instead of waiting for another command to do so.")
+@click.option("--resume", is_flag=True, help="End the feed's pause. Default: wait until lakefeed feed resume ends it.")
 @click.option("--batch", is_flag=True, help="Land the present records in one commit, without a stream, then end.")
 @click.option("--since", metavar="TIME", help="With --batch: only records from this time on, in ISO 8601.")
 @click.option("--until", metavar="TIME", help="With --batch: only records up to this time.")
