@@ -34,7 +34,7 @@ def test_a_text_that_is_no_json_is_an_error(text: str) -> None:
     "text", [json.dumps(deep(DEEPEST + 1)), nested_arrays(DEEPEST + 1), nested_arrays(300), nested_arrays(3_000)]
 )
 def test_a_schema_with_too_many_levels_is_an_error(text: str) -> None:
-    with pytest.raises(ConfigError, match=f"more than {DEEPEST} levels"):
+    with pytest.raises(ConfigError, match=f"nested deeper than {DEEPEST} levels"):
         parse(text)
 
 
