@@ -65,10 +65,10 @@ def test_of_two_drivers_started_together_one_lands_each_record_once(
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("rounds", [8])
-def test_of_two_jobs_of_many_tables_started_together_one_lands_all_records(
+def test_one_of_two_jobs_that_start_together_lands_the_records_of_all_tables(
     stack: Endpoints, tmp_path: Path, rounds: int
 ) -> None:
-    """Each table has a separate fence, so each job may win the fences of some tables."""
+    """Each table has a separate fence, so each job may at first win the fences of some tables."""
     environment = {**stack.as_environment(), **SHORT_LIVED}
     dice = random.Random(20180208)
     ends: Counter[int] = Counter()

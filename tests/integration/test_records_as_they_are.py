@@ -318,7 +318,7 @@ def test_a_registry_that_is_killed_in_mid_batch_only_delays_the_feed(
     new = AvroSerializer(client, json.dumps(newer))
     feed.send([old({"id": number, "zone": "z"}, context) for number in range(100)])
     values = [new({"id": number, "zone": "z", "fare": 1.5}, context) for number in range(100, 200)]
-    # Register the first version under a separate subject, so that the feed begins with this version only.
+    # The feed begins with the subject that has only the first version; later versions come while it runs.
     client.register_schema(f"{feed.name}-first", Schema(json.dumps(TRIP), "AVRO"))
     stop, back = threading.Event(), threading.Event()
     killed = threading.Event()

@@ -107,7 +107,7 @@ def test_upkeep_between_a_kill_and_the_restart_loses_no_row(
 
 
 def test_the_position_is_known_if_only_the_last_snapshot_is_left(lake: SparkSession, feed: Feed) -> None:
-    """Another writer removes all snapshots with commits of the feed; lakefeed's own upkeep keeps the newest one."""
+    """Another writer removes all snapshots with commits of the feed; lakefeed's own upkeep would keep the newest."""
     feed.create_topic(partitions=1)
     pipeline = feed.pipeline(decode=DECODE)
     for start in (0, 10):

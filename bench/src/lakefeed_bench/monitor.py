@@ -203,7 +203,7 @@ class MonitorCost:
 
     @property
     def added(self) -> Loss:
-        """The loss of rows per CPU second that follows from the CPU time that monitoring adds outside the tasks."""
+        """The loss of throughput, in rows per CPU second, because monitoring uses CPU time outside the tasks."""
         usual = statistics.fmean(run.cpu_seconds for pair in self.pairs for run in (pair.on, pair.off))
         return Loss.of([(usual / (usual + pair.on.rest - pair.off.rest), 1.0) for pair in self.pairs])
 

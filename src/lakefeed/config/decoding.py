@@ -27,7 +27,7 @@ _SUBJECT = "Subject whose latest version is the table's schema. Default: <topic>
 SCHEMA_FILE = "Instead of schema_ddl: a file, either an .avsc or a Spark schema as .json."
 
 AFTER_IS_TEXT = (
-    "envelope: debezium requires columns in after, and here after is a text, as MongoDB's connector writes it"
+    "envelope: debezium requires columns in the field 'after', but here it is a text, as MongoDB's connector writes it"
 )
 UNWRAP_DOCUMENTS = "let the connector unwrap its events (ExtractNewDocumentState), and remove decode.envelope"
 UNAVAILABLE = "__debezium_unavailable_value"

@@ -150,7 +150,7 @@ class SinkConfig(Model):
 
     @property
     def stored_files(self) -> SinkFiles:
-        """The files and requests of a batch, for estimates."""
+        """The number of files that a batch writes and of requests that it sends to the store, for estimates."""
         return SinkFiles(is_unknown=True)
 
     def columns(self) -> Iterator[tuple[str, str]]:

@@ -66,8 +66,7 @@ class Steering:
             if request.action in ("pause", "resume"):
                 self._carry_out(request)
         while self._control.is_at_work("replay"):
-            # Wait for the running replay: the session ends with the run, and the next replay would have to finish this
-            # replay.
+            # The end of the run closes the session of a running replay, and the next replay would have to finish it.
             time.sleep(POLL_SECONDS)
             self._options.monitor.tick(stops=True)
 

@@ -321,7 +321,7 @@ def producer_settings(sink: KafkaSinkConfig, source: KafkaSource | None) -> dict
 def source_options(source: KafkaSource) -> dict[str, str]:
     """Return the client options of a source that are also options of a producer."""
     given = {key.removeprefix(PREFIX): _option_text(value) for key, value in source.client_options.items()}
-    # Also take options in neither list: they are settings of a login, which a pipeline file must not contain.
+    # Options in neither list come from the block login: users cannot write them.
     return {f"{PREFIX}{key}": text for key, text in given.items() if key in PRODUCER or key not in CONSUMER}
 
 

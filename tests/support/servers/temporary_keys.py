@@ -37,7 +37,7 @@ class Issued:
     until: float
 
     def document(self) -> dict[str, str]:
-        """Return the keys in the format of AWS's services."""
+        """Return the keys as the JSON object with which AWS's credential services answer."""
         return {
             "AccessKeyId": self.access_key,
             "SecretAccessKey": self.secret_key,

@@ -25,7 +25,7 @@ class CaseSchemas:
     Attributes:
         texts: the schemas by id.
         subjects: the schema ids by subject, the newest last.
-        first: the newest schema id at the start, and the default of values; None without a registry.
+        first: the newest schema id when the case starts, used for values by default; None without a registry.
         newest_key: the default schema id of keys.
     """
 

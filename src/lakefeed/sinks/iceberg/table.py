@@ -240,8 +240,8 @@ class IcebergTable(BaseSink):
 
     def try_rows(self, rows: DataFrame, commit: Commit) -> None:
         """Write files of some of a batch's rows, and refuse their commit, so that Iceberg removes the files."""
-        # If ``truncate`` rounds a decimal down to one digit too many, Iceberg fails only at the commit; Spark's cast
-        # already fails at the row.
+        # ``truncate`` rounds down: -9.9 becomes -10, which has one digit too many for the type. Iceberg fails only at
+        # the commit; Spark's cast already fails at the row.
         rounded = [each.alias(f"partition{at}") for at, each in enumerate(self._rounded(rows.schema))]
         if rounded:
             rows.select("*", *rounded).write.format("noop").mode("overwrite").save()

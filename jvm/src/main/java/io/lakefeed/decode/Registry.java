@@ -24,8 +24,8 @@ import java.util.concurrent.TimeUnit;
  *
  * <p>An unknown id is remembered for {@value #UNKNOWN_SECONDS} s, so that many records with it cause one request; at
  * most {@value #UNKNOWN_MOST} ids are remembered. {@link MissBudget} limits the requests for many different unknown
- * ids: when it is spent, a new id is refused without a request. Ids that occur again have a separate budget, so that a
- * schema that was registered meanwhile is found at its second record.
+ * ids: when it is spent, a new id is refused without a request. A second request for the same id has a separate budget,
+ * so a schema that was registered in the meantime is found at the second record with its id.
  */
 final class Registry {
     private static final int UNKNOWN_SECONDS = 30;
