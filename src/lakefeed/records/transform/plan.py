@@ -65,7 +65,7 @@ class QueryPlan:
         readings: Any = java.readings(dataset._jdf)
         if readings is None or ((streams or len(readings) > 1) and len(readings) != streams):
             raise ConfigError(
-                "the transform has to read each stream exactly once, because otherwise its records would be counted twice, or not at all",
+                "the transform has to read each stream exactly once, so that each record is counted once",
                 where=where,
                 hint="replace the second reading by a group or by an explode of each row; to join topics, name them in "
                 "transform.streams, and read each of these once",
