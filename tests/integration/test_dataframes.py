@@ -72,7 +72,7 @@ def test_read_topic_accepts_the_decode_names_of_the_pipeline_file(lake: SparkSes
 
 
 def test_wrong_arguments_are_refused(lake: SparkSession, sent: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConfigError, match="read as a batch"):
+    with pytest.raises(ConfigError, match="choose the records of a batch"):
         lf.read_topic(lake, sent.topic, stream=True, ranges=[lf.OffsetRange(sent.topic, 0, 0, 1)])
     with pytest.raises(ConfigError, match="exactly one of"):
         lf.read_topic(lake, sent.topic, decode={"metadata": ["offset"]})
