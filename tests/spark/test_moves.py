@@ -179,7 +179,7 @@ def test_rollback_without_the_check_makes_the_covered_ranges_unknown(table: Tabl
     table.backfill(0, 5)
     elsewhere.call("rollback_to_snapshot", f", snapshot_id => {first}")
     assert table.covered() is None
-    refused(lambda: table.backfill(5, 10), "does not know which records")
+    refused(lambda: table.backfill(5, 10), "it is not known which records")
     table.land(12, 14)
     assert table.covered() is None
 

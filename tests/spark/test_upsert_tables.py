@@ -14,6 +14,7 @@ from lakefeed.ledger.snapshot_summary import COMMIT_ID, Backfill, Commit, Positi
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.records.decode.unavailable import Unavailable
 from lakefeed.records.schema.reader import StoredSchema
+from lakefeed.sinks.iceberg import upsert
 from lakefeed.sinks.iceberg.upsert import UpsertTable
 from tests.support.ledger_feed import CHANGES, Change
 from tests.support.upserts import CATALOG, Upserts
@@ -30,20 +31,25 @@ def test_the_history_has_every_change_and_the_table_only_the_newest(upserting: S
     assert upserts.rows() == [(2, "a", "z", 4)]
 
 
-def test_crash_between_history_and_table_is_repaired(upserting: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    upserts = Upserts(upserting, {"with_history": True})
+@pytest.mark.parametrize("merges", [False, True], ids=["index", "merge"])
+def test_crash_between_history_and_table_is_repaired(
+    upserting: SparkSession, monkeypatch: pytest.MonkeyPatch, merges: bool
+) -> None:
+    upserts = Upserts(upserting, {"with_history": True} | ({"key_index_mb": 0} if merges else {}))
     upserts.land(0, 2, [(1, "a", "x", 0, 1)])
 
-    def crash(*_: Any) -> None:
+    def crash(*_: Any, **_settings: Any) -> None:
         raise KeyboardInterrupt
 
     for ranges in ((2, 4), (2, 5)):
         # The second attempt has a longer range than the first, as after a lost checkpoint.
         upserts.restart()
         monkeypatch.setattr(upserts.table, "_merge", crash)
+        monkeypatch.setattr(upsert, "run_in_turn", crash)
         changes: list[Change] = [(2, "a", str(offset), 0, offset) for offset in range(*ranges)]
         with pytest.raises(KeyboardInterrupt):
             upserts.land(*ranges, changes)
+        monkeypatch.undo()
     upserts.restart()
     upserts.land(2, 5, [(2, "a", str(offset), 0, offset) for offset in range(2, 5)])
     assert upserts.rows("kafka_offset", upserts.history) == [(1,), (2,), (3,), (4,)]
