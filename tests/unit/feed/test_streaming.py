@@ -162,7 +162,7 @@ def test_an_error_that_an_older_driver_may_have_caused_leads_to_a_new_decision(
     assert bool(run.applied) is again
 
 
-def test_without_a_checkpoint_no_older_driver_is_suspected() -> None:
+def test_a_run_without_a_checkpoint_is_not_retried_if_a_checkpoint_is_in_use() -> None:
     run = Ends(IN_USE, fence="1 own")
     run.by_ledger = True
     with pytest.raises(CheckpointInUse):

@@ -258,16 +258,13 @@ class UpsertTable(IcebergTable):
         # Building the index reads all keys, which does not pay for a run that ends after one small batch.
         most_rows = max(FEW_ROWS, ROWS_A_CHANGE * commit.ranges.records)
         is_first, self._has_landed = not self._has_landed, True
-        for reason, holds in (
-            (self._sink.merges_because, self._sink.merges_because is not None),
-            ("the first batch is small beside the table", is_first and self.ledger.rows_in(table) > most_rows),
-        ):
-            if holds:
-                self.merges_because = reason
-                return False
-        refusal = self._index.refusal(table)
-        self.merges_because = None if refusal is None else str(refusal)
-        return refusal is None
+        because = self._sink.merges_because
+        if because is None and is_first and self.ledger.rows_in(table) > most_rows:
+            because = "the first batch is small beside the table"
+        if because is None and (refusal := self._index.refusal(table)) is not None:
+            because = str(refusal)
+        self.merges_because = because
+        return because is None
 
     def _land_by_index(
         self, changes: DataFrame, commit: Commit, table: Any, *, commit_id: str, tasks: int

@@ -257,7 +257,7 @@ def taxi_trips(spark: SparkSession, *, rows: int, csv: Path | None) -> DataFrame
 
 
 def table_totals(table: str, connections: Connections, *, key: str | None) -> Totals:
-    """Compute the totals of an Iceberg table with DuckDB, whose input are rows that pyiceberg streams."""
+    """Compute the totals of an Iceberg table with DuckDB, from rows that pyiceberg streams."""
     import duckdb
 
     expressions, columns = dict(TOTALS_SQL), _SUMMED

@@ -121,7 +121,8 @@ final class IndexedFile {
                 RoaringBitmap now = RoaringBitmap.or(of.deleted(table), positions);
                 all.put(of.file.location(), now);
                 PartitionSpec spec = of.spec(table);
-                now.forEach((IntConsumer) at -> writer.delete(of.file.location(), at, spec, of.partition(table)));
+                StructLike partition = of.partition(table);
+                now.forEach((IntConsumer) at -> writer.delete(of.file.location(), at, spec, partition));
             });
         } catch (IOException failed) {
             throw new UncheckedIOException(failed);
