@@ -218,13 +218,13 @@ class StreamRun:
             except LakefeedError as error:
                 if (cause := writer.cause_of(error)) is not error:
                     raise cause from error
-                if self._outlasts(writer, error):
+                if self._waits_for_rival(writer, error):
                     decide_again = self._decide_beside_rival
                 elif not self.outage.wait(error):
                     raise
                 self.batches.failure = None
 
-    def _outlasts(self, writer: BatchWriter, error: LakefeedError) -> bool:
+    def _waits_for_rival(self, writer: BatchWriter, error: LakefeedError) -> bool:
         """Return whether a replaced driver may have caused the error; if so, wait a moment before the return.
 
         A replaced driver cannot commit. But until the replaced driver notices that, it may plan a batch in the

@@ -105,7 +105,8 @@ class RunningFeed:
                 raise JobFailed("the run has ended with an error", where=self.name, hint="the run's log has the reason")
             if file.ended is not None:
                 return
-            if not file.is_running:
+            # The driver may have ended after its file was read: then its file says how.
+            if not file.is_running and drivers.find(self.driver.identity) == file:
                 hint = "read the driver's log; lakefeed run resumes after the last commit"
                 raise JobFailed("the driver's process was killed or has crashed", where=self.name, hint=hint)
             time.sleep(LOOK_SECONDS)

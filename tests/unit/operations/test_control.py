@@ -170,6 +170,12 @@ def test_the_file_of_a_driver_on_this_machine_shows_how_the_run_ended(
         waiting.wait_for_end()
 
 
+def test_a_driver_that_ends_while_its_file_is_read_was_not_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = iter([driver(started="gone"), driver(started="gone", ended="ended"), driver(started="gone", ended="ended")])
+    monkeypatch.setattr(drivers, "find", lambda _: next(files))
+    feed(Server(), driver()).wait_for_end()
+
+
 def test_a_driver_is_found_by_the_pipeline_file_or_the_name_of_the_feed() -> None:
     assert running_feed(config()) is None
     with pytest.raises(ResourceMissing, match="no driver of a feed 'taxi' runs on this machine"):
