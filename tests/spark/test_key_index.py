@@ -280,9 +280,11 @@ class Spoiled:
     def __init__(self, upserts: Upserts) -> None:
         self.jvm: Any = upserts.spark._jvm
         self.java: Any = upserts.spark.sparkContext._gateway
-        field = upserts.table._index.getClass().getDeclaredField("table")
-        field.setAccessible(True)
-        self.table = field.get(upserts.table._index)
+        self.table = upserts.table._index
+        for name in ("places", "table"):
+            field = self.table.getClass().getDeclaredField(name)
+            field.setAccessible(True)
+            self.table = field.get(self.table)
 
     def call(self, name: str, *arguments: int) -> Any:
         [method] = [each for each in self.table.getClass().getDeclaredMethods() if each.getName() == name]

@@ -34,7 +34,7 @@ BY_THE_INDEX_OF_KEYS = (
             (
                 "the index has fewer or more keys than the table has rows",
                 "KeyIndex",
-                "if (current && rows - table.size() != surplus) {",
+                "if (current && rows - size() != surplus) {",
                 WRONG,
             ),
             ("a batch replaces a row of another key", "IndexedBatch", "if (!right[0]) {", WRONG),
@@ -46,13 +46,13 @@ BY_THE_INDEX_OF_KEYS = (
             ),
             (
                 "the table has two rows of a key",
-                "KeyIndex",
+                "KeyPlaces",
                 "if (found && !known) {",
                 INDEX + "a_table_with_two_rows_of_a_key_is_not_indexed",
             ),
             (
                 "a batch that reads records again is not merged",
-                "KeyIndex",
+                "KeyPlaces",
                 "if (start.isNumber() && start.asLong() <= greatest.get(at)) {",
                 UPSERTS + "a_repeated_batch_leaves_the_table_unchanged_and_is_recognized_by_the_ledger",
             ),
@@ -65,7 +65,7 @@ BY_THE_INDEX_OF_KEYS = (
             (
                 "changes of a key come from two partitions",
                 "IndexedBatch",
-                "if (index.table.partition() >= 0 && index.table.partition() != source) {",
+                "if (places.table.partition() >= 0 && places.table.partition() != source) {",
                 UPSERTS + "a_key_in_two_partitions_stops_the_feed_unless_a_column_orders_it",
             ),
             (

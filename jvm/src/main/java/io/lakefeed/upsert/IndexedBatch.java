@@ -57,6 +57,7 @@ final class IndexedBatch {
     private static final long SAMPLED_KEYS = 200_000;
 
     private final KeyIndex index;
+    private final KeyPlaces places;
     private final SparkSession spark;
     private final Table into;
     private final StructType rows;
@@ -91,6 +92,7 @@ final class IndexedBatch {
             boolean removes,
             int tasks) {
         this.index = index;
+        places = index.places;
         spark = changes.sparkSession();
         this.into = into;
         this.removes = removes;
@@ -144,7 +146,7 @@ final class IndexedBatch {
         }
         for (int task = 0; task < written.size(); task++) {
             KeyEntries entries = written.get(task).entries();
-            int[] ofSource = index.numbers(entries);
+            int[] ofSource = places.numbers(entries);
             for (int at = 0; at < entries.size; at++) {
                 if (isNewest(task, at)) {
                     replace(entries, at, ofSource[entries.source[at]]);
@@ -160,9 +162,9 @@ final class IndexedBatch {
     /** Returns whether the table has a row of one of these records, or of a later record in the same partition. */
     private boolean readsAgain() {
         return written.stream().map(Written::entries).anyMatch(entries -> {
-            int[] ofSource = index.numbers(entries);
+            int[] ofSource = places.numbers(entries);
             return IntStream.range(0, entries.size)
-                    .anyMatch(at -> entries.offset[at] <= index.greatest.get(ofSource[entries.source[at]]));
+                    .anyMatch(at -> entries.offset[at] <= places.greatest.get(ofSource[entries.source[at]]));
         });
     }
 
@@ -210,15 +212,15 @@ final class IndexedBatch {
     private void replace(KeyEntries entries, int at, int source) {
         boolean hasRow = entries.file[at] != KeyEntries.NO_ROW;
         deletes += entries.deleted[at] ? 1 : 0;
-        if (!index.table.find(entries.high[at], entries.low[at])) {
+        if (!places.table.find(entries.high[at], entries.low[at])) {
             inserted += hasRow ? 1 : 0;
             return;
         }
-        if (index.table.partition() >= 0 && index.table.partition() != source) {
+        if (places.table.partition() >= 0 && places.table.partition() != source) {
             moved = Place.first(moved, place(entries, at));
         }
-        IndexedFile file = index.files.get(index.table.file());
-        int row = index.table.position();
+        IndexedFile file = places.files.get(places.table.file());
+        int row = places.table.position();
         if (file == null || row >= file.file().recordCount()) {
             throw index.doubtful("a key has its row in a file that is not in the table, or behind its end");
         }
@@ -352,20 +354,20 @@ final class IndexedBatch {
     private void apply() {
         for (int task = 0; task < written.size(); task++) {
             KeyEntries entries = written.get(task).entries();
-            int[] ofSource = index.numbers(entries);
+            int[] ofSource = places.numbers(entries);
             int[] ofFile = entries.files.stream().mapToInt(this::number).toArray();
             for (int at = 0; at < entries.size; at++) {
                 int source = ofSource[entries.source[at]];
-                index.greatest.set(source, Math.max(index.greatest.get(source), entries.offset[at]));
+                places.greatest.set(source, Math.max(places.greatest.get(source), entries.offset[at]));
                 if (!isNewest(task, at)) {
                     continue;
                 }
                 if (entries.file[at] != KeyEntries.NO_ROW) {
-                    index.place(
+                    places.place(
                             entries.high[at], entries.low[at], ofFile[entries.file[at]], entries.position[at], source);
-                } else if (index.table.find(entries.high[at], entries.low[at])) {
-                    index.files.get(index.table.file()).live--;
-                    index.table.remove(entries.high[at], entries.low[at]);
+                } else if (places.table.find(entries.high[at], entries.low[at])) {
+                    places.files.get(places.table.file()).live--;
+                    places.table.remove(entries.high[at], entries.low[at]);
                 }
             }
         }
@@ -373,8 +375,8 @@ final class IndexedBatch {
     }
 
     private int number(String location) {
-        Integer known = index.number(location);
-        return known != null ? known : index.add(own.get(location));
+        Integer known = places.number(location);
+        return known != null ? known : places.add(own.get(location));
     }
 
     void abort() {

@@ -1,19 +1,14 @@
 package io.lakefeed.upsert;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
-import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import io.lakefeed.commit.FeedLedger;
-import java.util.ArrayList;
 import java.util.Collections;
-import java.util.HashMap;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.WeakHashMap;
 import org.apache.iceberg.DataOperations;
-import org.apache.iceberg.FileScanTask;
 import org.apache.iceberg.Snapshot;
 import org.apache.iceberg.SnapshotRef;
 import org.apache.iceberg.SnapshotSummary;
@@ -47,12 +42,7 @@ public final class KeyIndex {
     final List<String> position;
     final String branch;
     private final long mostBytes;
-    final KeyTable table = new KeyTable();
-    final List<IndexedFile> files = new ArrayList<>();
-    private final Map<String, Integer> numbers = new HashMap<>();
-    private final List<KeyEntries.Source> sources = new ArrayList<>();
-    /** For each source, the greatest offset of the records whose rows the table has. */
-    final List<Long> greatest = new ArrayList<>();
+    final KeyPlaces places = new KeyPlaces(this::requireRoom);
     KeyHash hash;
     /** The snapshot that the index describes; null if the table has no snapshot. */
     Long snapshot;
@@ -113,7 +103,7 @@ public final class KeyIndex {
 
     /** Returns whether the index takes too much memory; if so, its content is dropped. */
     boolean isTooLarge() {
-        bytes = table.bytes();
+        bytes = places.table.bytes();
         if (bytes <= mostBytes()) {
             return false;
         }
@@ -159,15 +149,7 @@ public final class KeyIndex {
             note = "each batch is a MERGE, which reads the table's keys: " + refused;
             return refused;
         }
-        JsonNode topics = JSON.readTree(starts);
-        for (int at = 0; at < sources.size(); at++) {
-            KeyEntries.Source source = sources.get(at);
-            JsonNode start = topics.path(source.topic()).path(String.valueOf(source.partition()));
-            if (start.isNumber() && start.asLong() <= greatest.get(at)) {
-                return "the batch reads records again";
-            }
-        }
-        return null;
+        return places.haveRecordsFrom(JSON.readTree(starts)) ? "the batch reads records again" : null;
     }
 
     /**
@@ -225,7 +207,7 @@ public final class KeyIndex {
 
     /** Returns the number of keys. */
     public int size() {
-        return table.size();
+        return places.table.size();
     }
 
     /**
@@ -262,11 +244,7 @@ public final class KeyIndex {
     private void forget() {
         ready = false;
         bytes = 0;
-        table.clear();
-        files.clear();
-        numbers.clear();
-        sources.clear();
-        greatest.clear();
+        places.clear();
     }
 
     /** Makes the index describe the newest snapshot of the table. */
@@ -277,8 +255,8 @@ public final class KeyIndex {
         Snapshot head = into.snapshot(branch);
         long rows = Indexable.rows(head);
         boolean current = ready && same && describes(head);
-        if (current && rows - table.size() != surplus) {
-            doubtful("the table has " + (rows - surplus) + " rows by its summary, and the index " + table.size() + " keys");
+        if (current && rows - size() != surplus) {
+            doubtful("the table has " + (rows - surplus) + " rows by its summary, and the index " + size() + " keys");
             current = false;
         }
         if (!current) {
@@ -288,7 +266,7 @@ public final class KeyIndex {
             if (!follows || !follow(reader, into, head)) {
                 fill(reader, head);
             }
-            surplus = rows - table.size();
+            surplus = rows - size();
         }
         snapshot = head == null ? null : Long.valueOf(head.snapshotId());
         commitId = null;
@@ -313,15 +291,20 @@ public final class KeyIndex {
         }
         filled++;
         requireRoom(head);
-        List<FileScanTask> tasks = reader.plan();
-        tasks.forEach(this::add);
-        reader.read(tasks, entries -> put(entries, false));
+        places.fill(reader);
     }
 
     /** Refuses a table whose keys would take too much memory, before the keys are read. */
     private void requireRoom(Snapshot head) {
         if (Indexable.rows(head) * KeyTable.BYTES_OF_SLOT > mostBytes()) {
             throw tooLarge(mostBytes());
+        }
+    }
+
+    private void requireRoom() {
+        long most = mostBytes();
+        if (isTooLarge()) {
+            throw tooLarge(most);
         }
     }
 
@@ -341,28 +324,7 @@ public final class KeyIndex {
             }
             each = each.parentId() == null ? null : into.snapshot(each.parentId());
         }
-        Map<String, FileScanTask> now = new LinkedHashMap<>();
-        reader.plan().forEach(task -> now.put(task.file().location(), task));
-        List<FileScanTask> added = new ArrayList<>();
-        now.forEach((location, task) -> {
-            Integer number = numbers.get(location);
-            if (number == null) {
-                add(task);
-                added.add(task);
-            } else {
-                files.get(number).follow(task.deletes());
-            }
-        });
-        boolean[] same = {true};
-        reader.read(added, entries -> same[0] &= put(entries, true));
-        for (Map.Entry<String, Integer> known : List.copyOf(numbers.entrySet())) {
-            if (!now.containsKey(known.getKey())) {
-                same[0] &= files.get(known.getValue()).live == 0;
-                files.set(known.getValue(), null);
-                numbers.remove(known.getKey());
-            }
-        }
-        return same[0];
+        return places.follow(reader);
     }
 
     /**
@@ -373,78 +335,5 @@ public final class KeyIndex {
         return commit.operation().equals(DataOperations.REPLACE)
                 || commit.operation().equals(DataOperations.APPEND)
                         && !commit.summary().containsKey(SnapshotSummary.ADDED_FILES_PROP);
-    }
-
-    private void add(FileScanTask task) {
-        add(new IndexedFile(task.file().copyWithoutStats(), task.deletes()));
-    }
-
-    /** Returns the number of a data file; null if the index does not have it. */
-    Integer number(String location) {
-        return numbers.get(location);
-    }
-
-    int add(IndexedFile file) {
-        numbers.put(file.file().location(), files.size());
-        files.add(file);
-        return files.size() - 1;
-    }
-
-    /**
-     * Adds keys that were read from the table, or moves them to another file.
-     *
-     * @param known whether the index must already have each key, in another file
-     * @return false if {@code known}, but the index does not have a key
-     */
-    private boolean put(KeyEntries read, boolean known) {
-        if (read.lacksKey) {
-            throw new NotIndexed("a row of the table has no key");
-        }
-        int[] ofFile = read.files.stream().mapToInt(numbers::get).toArray();
-        int[] ofSource = numbers(read);
-        for (int at = 0; at < read.size; at++) {
-            boolean found = table.find(read.high[at], read.low[at]);
-            if (found && !known) {
-                throw new NotIndexed("a key has two rows in the table");
-            }
-            if (!found && known) {
-                return false;
-            }
-            int source = read.source[at] == KeyEntries.NO_PARTITION ? read.source[at] : ofSource[read.source[at]];
-            place(read.high[at], read.low[at], ofFile[read.file[at]], read.position[at], source);
-            if (source >= 0 && read.offset[at] > greatest.get(source)) {
-                greatest.set(source, read.offset[at]);
-            }
-        }
-        long most = mostBytes();
-        if (isTooLarge()) {
-            throw tooLarge(most);
-        }
-        return true;
-    }
-
-    void place(long high, int low, int file, int at, int source) {
-        if (table.find(high, low)) {
-            files.get(table.file()).live--;
-        }
-        table.put(high, low, file, at, source);
-        files.get(file).live++;
-    }
-
-    int[] numbers(KeyEntries entries) {
-        return entries.sources.stream()
-                .mapToInt(source -> {
-                    int number = sources.indexOf(source);
-                    if (number < 0) {
-                        number = sources.size();
-                        if (number > Short.MAX_VALUE) {
-                            throw new NotIndexed("its rows are from more than " + Short.MAX_VALUE + " partitions");
-                        }
-                        sources.add(source);
-                        greatest.add(-1L);
-                    }
-                    return number;
-                })
-                .toArray();
     }
 }

@@ -1,0 +1,149 @@
+package io.lakefeed.upsert;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.iceberg.FileScanTask;
+
+/** The places of the keys' rows in one snapshot of a table: data files, positions in them, and source partitions. */
+final class KeyPlaces {
+    final KeyTable table = new KeyTable();
+    final List<IndexedFile> files = new ArrayList<>();
+    private final Map<String, Integer> numbers = new HashMap<>();
+    private final List<KeyEntries.Source> sources = new ArrayList<>();
+    /** For each source, the greatest offset of the records whose rows the table has. */
+    final List<Long> greatest = new ArrayList<>();
+
+    private final Runnable requireRoom;
+
+    /** Creates an empty object; {@code requireRoom} throws an exception if the places take too much memory. */
+    KeyPlaces(Runnable requireRoom) {
+        this.requireRoom = requireRoom;
+    }
+
+    void clear() {
+        table.clear();
+        files.clear();
+        numbers.clear();
+        sources.clear();
+        greatest.clear();
+    }
+
+    /** Returns whether a partition of a batch begins at or before a record whose row the table has. */
+    boolean haveRecordsFrom(JsonNode starts) {
+        for (int at = 0; at < sources.size(); at++) {
+            KeyEntries.Source source = sources.get(at);
+            JsonNode start = starts.path(source.topic()).path(String.valueOf(source.partition()));
+            if (start.isNumber() && start.asLong() <= greatest.get(at)) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** Adds the keys of all files. */
+    void fill(KeyReader reader) {
+        List<FileScanTask> tasks = reader.plan();
+        tasks.forEach(this::add);
+        reader.read(tasks, entries -> put(entries, false));
+    }
+
+    /** Moves the keys to the files of another snapshot; returns false if that does not have the same rows. */
+    boolean follow(KeyReader reader) {
+        Map<String, FileScanTask> now = new LinkedHashMap<>();
+        reader.plan().forEach(task -> now.put(task.file().location(), task));
+        List<FileScanTask> added = new ArrayList<>();
+        now.forEach((location, task) -> {
+            Integer number = numbers.get(location);
+            if (number == null) {
+                add(task);
+                added.add(task);
+            } else {
+                files.get(number).follow(task.deletes());
+            }
+        });
+        boolean[] same = {true};
+        reader.read(added, entries -> same[0] &= put(entries, true));
+        for (Map.Entry<String, Integer> known : List.copyOf(numbers.entrySet())) {
+            if (!now.containsKey(known.getKey())) {
+                same[0] &= files.get(known.getValue()).live == 0;
+                files.set(known.getValue(), null);
+                numbers.remove(known.getKey());
+            }
+        }
+        return same[0];
+    }
+
+    private void add(FileScanTask task) {
+        add(new IndexedFile(task.file().copyWithoutStats(), task.deletes()));
+    }
+
+    /** Returns the number of a data file; null if the index does not have it. */
+    Integer number(String location) {
+        return numbers.get(location);
+    }
+
+    int add(IndexedFile file) {
+        numbers.put(file.file().location(), files.size());
+        files.add(file);
+        return files.size() - 1;
+    }
+
+    /**
+     * Adds keys that were read from the table, or moves them to another file.
+     *
+     * @param known whether the index must already have each key, in another file
+     * @return false if {@code known}, but the index does not have a key
+     */
+    private boolean put(KeyEntries read, boolean known) {
+        if (read.lacksKey) {
+            throw new NotIndexed("a row of the table has no key");
+        }
+        int[] ofFile = read.files.stream().mapToInt(numbers::get).toArray();
+        int[] ofSource = numbers(read);
+        for (int at = 0; at < read.size; at++) {
+            boolean found = table.find(read.high[at], read.low[at]);
+            if (found && !known) {
+                throw new NotIndexed("a key has two rows in the table");
+            }
+            if (!found && known) {
+                return false;
+            }
+            int source = read.source[at] == KeyEntries.NO_PARTITION ? read.source[at] : ofSource[read.source[at]];
+            place(read.high[at], read.low[at], ofFile[read.file[at]], read.position[at], source);
+            if (source >= 0 && read.offset[at] > greatest.get(source)) {
+                greatest.set(source, read.offset[at]);
+            }
+        }
+        requireRoom.run();
+        return true;
+    }
+
+    void place(long high, int low, int file, int at, int source) {
+        if (table.find(high, low)) {
+            files.get(table.file()).live--;
+        }
+        table.put(high, low, file, at, source);
+        files.get(file).live++;
+    }
+
+    int[] numbers(KeyEntries entries) {
+        return entries.sources.stream()
+                .mapToInt(source -> {
+                    int number = sources.indexOf(source);
+                    if (number < 0) {
+                        number = sources.size();
+                        if (number > Short.MAX_VALUE) {
+                            throw new NotIndexed("its rows are from more than " + Short.MAX_VALUE + " partitions");
+                        }
+                        sources.add(source);
+                        greatest.add(-1L);
+                    }
+                    return number;
+                })
+                .toArray();
+    }
+}
