@@ -121,7 +121,7 @@ def _of_system(error: OSError) -> LakefeedError:
 
 
 def _leave_stdout() -> None:
-    """Redirect stdout to /dev/null, so that the flush at exit does not fail again."""
+    """Redirect stdout to /dev/null: after a failed write, Python's flush at exit would fail, too."""
     if sys.stdout is not None:
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -18,7 +18,7 @@ class Place:
     """A table, topic or path that a pipeline names.
 
     Attributes:
-        key: the setting that names the place, such as ``sink.iceberg.table``; only ``table`` in a sink's ``places``.
+        key: the setting that names the place, such as ``sink.iceberg.table``; in a sink's ``places``, only ``table``.
         kind: table, topic, path and so on.
         name: the place's name in a normalized spelling.
         feed: the feed's name if the pipeline has a feed for each topic; else empty.

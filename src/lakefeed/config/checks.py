@@ -65,7 +65,10 @@ def refused_columns(config: PipelineBlocks) -> Iterator[Problem]:
 
 
 def refusals(config: PipelineBlocks, columns: Sequence[tuple[str, str]], *, place: str) -> Iterator[Problem]:
-    """Yield the problems that the sinks have with columns: pairs of a dotted path and a DDL type, set at ``place``."""
+    """Yield a problem for each column that a sink cannot store; ``place`` is the setting that declares the columns.
+
+    A column is a pair of its dotted path and its DDL type.
+    """
     for at, sink in config.sink_blocks:
         for found in sink.chosen.refuses(columns):
             key = place if found.key is None else f"{at}.{sink.kind}.{found.key}"

@@ -143,7 +143,7 @@ class IcebergSinkConfig(SinkConfig):
 
     @property
     def merges_because(self) -> str | None:
-        """Why all upserts are a MERGE by these settings; None if the index of keys may land them."""
+        """The setting that makes every upsert a MERGE; None if the index of keys may land upserts."""
         reasons = {
             "key_index_mb is 0": self.key_index_mb == 0,
             "order_by orders the changes": bool(self.order_by),

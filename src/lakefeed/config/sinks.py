@@ -130,7 +130,7 @@ class SinkConfig(Model):
 
     @property
     def names_made(self) -> frozenset[str]:
-        """The tables that are named after a topic, not by the file; a feed uses such a table only if it created it."""
+        """The tables whose names come from a topic; a feed refuses such a table if another feed has created it."""
         return frozenset()
 
     @property

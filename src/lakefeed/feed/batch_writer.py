@@ -187,7 +187,7 @@ class BatchWriter:
         return replace(self, spent=SpentBudget(ErrorBudget(max_rows=0)), reread=reread)
 
     def follow(self) -> None:
-        """Remove dead letters past the feed's position if the feed was moved; otherwise raise an error for them."""
+        """Remove dead letters past the feed's position if the feed was moved; without a move, raise an error."""
         if self.dead_letters is not None and self.sink.keeps_ledger:
             position = self.sink.position()
             ranges = position.ranges if position is not None else None
@@ -196,7 +196,7 @@ class BatchWriter:
     def cause_of(self, error: LakefeedError) -> LakefeedError:
         """Return the error of a lost fence if another driver has taken over; otherwise return the error unchanged.
 
-        The other driver's changes of the checkpoint, or a file that it has removed, may have caused the error.
+        Such a driver writes to the same checkpoint and removes files there, which may have caused the error.
         """
         if self.fence is None or not isinstance(error, CheckpointMismatch | JobFailed):
             return error
@@ -208,7 +208,7 @@ class BatchWriter:
         return error if taken in (None, self.fence) else fence_lost(taken, self.fence, where=error.where or self.feed)
 
     def _require_fence(self) -> None:
-        """Raise an error if another driver has taken over, because that driver still has to log the batch."""
+        """Raise an error if another driver has taken over, so that Spark does not log the batch for that driver."""
         if self.fence is not None and (taken := self.sink.fence_taken()) != self.fence:
             raise fence_lost(taken, self.fence, where=self.feed)
 
@@ -238,7 +238,7 @@ class BatchWriter:
         Raises:
             CheckpointMismatch: the batch does not begin where the sink's last commit ended.
             ErrorBudgetExceeded: the batch has too many dead letters; nothing of it was written.
-            SchemaChanged: a writer's schema has changed, with ``on_change: stop``.
+            SchemaChanged: a writer's schema has changed, with ``on_change: fail``.
             AuditFailed: the table failed its audit with this batch, with ``on_failure: stop``.
         """
         result = self._write(batch, ranges, batch_id)

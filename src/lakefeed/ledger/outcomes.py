@@ -57,7 +57,7 @@ def check_outcomes(spark: SparkSession, commit_id: str) -> str:
 
 
 def seconds_since_allowed(spark: SparkSession, commit_id: str) -> float:
-    """Return the seconds since a batch got the permission to land, after its rows were computed; otherwise -1."""
+    """Return the seconds since ``check_outcomes`` allowed a batch to land; -1 if it has not allowed that yet."""
     outcomes = jvm.java(spark).commit.Outcomes.of(commit_id)
     return -1.0 if outcomes is None else float(outcomes.secondsSinceAllowed())
 

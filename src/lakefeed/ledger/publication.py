@@ -39,7 +39,7 @@ State = Literal["published", "nothing new", "failed", "would be published"]
 
 @dataclass(frozen=True, kw_only=True)
 class Publication:
-    """The result of ``lakefeed publish``; ``audit`` is None if the branch had nothing new."""
+    """The result of ``lakefeed tables publish``; ``audit`` is None if the branch had nothing new."""
 
     table: str
     branch: str

@@ -60,7 +60,7 @@ class FeedOffsets:
     Attributes:
         offsets: the next offset to commit, by partition.
         topic_ids: the ids of the topics that these offsets belong to, if they are known.
-        batch_id: the newest batch that the checkpoint has as committed; None if the offsets come from a ledger.
+        batch_id: the newest batch that is committed in the checkpoint; None if the offsets come from a ledger.
         committed_at: the time when that batch was committed.
     """
 

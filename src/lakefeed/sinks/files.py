@@ -1,10 +1,9 @@
 """Writes files below a path with Spark's file sink, whose log ``_spark_metadata`` lists a batch's files exactly once.
 
-Guarantee: exactly-once for readers that use ``_spark_metadata``, as Spark does when it reads the root path. Other
-    readers, also readers of a table over the directories, see the files of failed attempts too. The log's only key is
-    the
-batch id, so a path belongs to one checkpoint. A table of Spark or Hive over the directories gets new partitions after a
-batch; if a crash prevents this, the next start adds them.
+Guarantee: exactly-once for readers that use ``_spark_metadata``, as Spark does when it reads the root path. All other
+readers, also those of a table over the directories, see the files of failed attempts, too. The log knows a batch only
+by its id, so a path belongs to one checkpoint. A table of Spark or Hive over the directories gets new partitions after
+a batch; if a crash prevents this, the next start adds them.
 """
 
 from __future__ import annotations

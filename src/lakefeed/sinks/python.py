@@ -1,10 +1,8 @@
 """Writes batches with a user's own class.
 
-Guarantee: depends on the class. Without ``last``, the guarantee is at-least-once: after a crash that follows ``write``,
-    lakefeed
-writes the batch again. The guarantee is exactly-once if the class has ``last``, and ``write`` stores ``batch.ranges``
-with the rows in one transaction: lakefeed then skips a stored batch, and refuses a batch that does not start where the
-last stored batch ended.
+Guarantee: depends on the class. Without ``last``, it is at-least-once: lakefeed writes a batch again if a crash follows
+``write``. It is exactly-once if the class has ``last``, and ``write`` stores ``batch.ranges`` with the rows in one
+transaction: lakefeed then skips a stored batch, and refuses a batch that does not start where the stored one ended.
 """
 
 from __future__ import annotations

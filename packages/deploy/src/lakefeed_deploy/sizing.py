@@ -153,7 +153,7 @@ class Sizing:
 
 @dataclass(frozen=True, kw_only=True)
 class FeedLoad:
-    """The load of a feed: records per second, number of topics, and number of partitions, if given, of all topics."""
+    """The load of a feed. ``rate`` is in records per second; ``partitions`` counts those of all topics together."""
 
     rate: float
     config: PipelineConfig
@@ -163,7 +163,7 @@ class FeedLoad:
 
     @classmethod
     def of(cls, rate: float, config: PipelineConfig, *, topics: int | None, partitions: int | None) -> FeedLoad:
-        """Build the load, by default with the topics of the file; refuse sinks and sources that cannot be sized."""
+        """Return the load, by default for the file's topics; refuse a sink or source for which no size can be computed."""
         written = config.sink.chosen.stored_files
         if config.source.kafka is None or written.elsewhere is not None or written.is_unknown or written.merges:
             what = f"a feed of source.{config.source.kind} into sink.{config.sink.kind} cannot be sized"
@@ -202,10 +202,11 @@ class _Arithmetic:
             what = f"{self.partitions:,} partitions are more than one feed can have"
             hint = "split the load over several feeds, and size one feed"
             raise ConfigError(what, where=load.config.name, hint=hint)
-        # Further slots have no work, because a batch has at most one task per partition.
+        # Only as many slots as partitions have work, because a batch has at most one task per partition.
         self.working = min(self.slots, self.partitions)
         self.capacity = self.working * measured.rows_per_cpu_second
-        # ``commits`` is the time without tasks of a batch; with many tables, of a round over all tables.
+        # ``commits`` is the part of a batch's time in which no task runs. With many tables, a round over the tables
+        # takes the place of a batch.
         at_once = load.config.table_rules.at_once if load.tables > 1 else 1
         self.commits = measured.batch_overhead * math.ceil(load.tables / at_once)
         self.trigger, self.trigger_why = self._trigger()
@@ -213,7 +214,7 @@ class _Arithmetic:
         self.files = self._files()
 
     def _partitions(self) -> int:
-        """Return the least sufficient number of partitions: a multiple of the slots or, if several, of the topics."""
+        """Return the least sufficient number of partitions: a multiple of the topics or, for one topic, of the slots."""
         by_bytes = math.ceil(self.load.rate * self.measured.record_bytes / BYTES_A_PARTITION)
         needed = max(self.slots, by_bytes)
         if self.load.topics > 1:

@@ -67,12 +67,12 @@ class IndexDocuments:
             )
 
     def keys(self, rows: DataFrame) -> list[str]:
-        """Return the sink's keys in the rows' spelling."""
+        """Return the sink's key columns, with upper and lower case as in the rows' columns."""
         spelt = {each.lower(): each for each in rows.columns}
         return [spelt[key.lower()] for key in self._sink.keys]
 
     def count_rows(self, rows: DataFrame) -> tuple[int, int]:
-        """Count the rows, and the rows without a record position, which the id needs."""
+        """Return the number of rows, and of rows without a record position, from which no id can be made."""
         unknown = sf.lit(False)
         if self._sink.mode == "append":
             unknown = reduce(or_, (sf.col(each).isNull() for each in POSITION_COLUMNS))

@@ -162,7 +162,7 @@ class ElasticsearchLedger(ServerLedger):
             )
 
     def write(self, standing: LedgerDocument, commit: Commit, *, commit_id: str, counts: str = "{}") -> bool:
-        """Write a commit; return False if the document has changed since ``begin``, which must then be repeated."""
+        """Write a commit; return False if the document has changed since ``begin``. Call ``begin`` again after that."""
         written = {
             "batch_id": commit.batch_id,
             "commit_id": commit_id,

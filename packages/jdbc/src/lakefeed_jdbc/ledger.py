@@ -47,9 +47,10 @@ class JdbcLedger(ServerLedger):
         return bool(self.look_up(session, "SELECT 1 FROM information_schema.columns WHERE {table} LIMIT 1", table))
 
     def look_up(self, session: Session, select: str, table: str | None = None) -> list[tuple[Any, ...]]:
-        """Run a SELECT about a table, by default about the feed's table.
+        """Run a SELECT on the database's catalog about a table, by default the feed's table.
 
-        The SELECT has ``{table}`` for the condition that names the table, or ``{schema}`` and ``?``.
+        In ``select``, ``{table}`` stands for the condition on schema and name of the table. A query that writes the
+        condition itself uses ``{schema}`` for the schema and ``?`` for the name.
         """
         schema = "?" if self.schema else self.dialect.here
         statement = select.format(table=f"table_schema = {schema} AND table_name = ?", schema=schema)

@@ -37,7 +37,7 @@ class JdbcMerge:
     session: Session
     attempts: Attempts
     kept: Mapping[str, Sequence[int]]
-    """The columns that keep their stored values in some rows, in lower case, with their numbers in ``KEPT``."""
+    """The columns, in lower case, that keep the stored value in rows whose ``KEPT`` has one of these numbers."""
 
     def staged(self) -> int:
         [[count]] = self.session.query(f"SELECT COUNT(*) FROM {self.stage} s WHERE {self._ours}")  # noqa: S608
@@ -98,7 +98,7 @@ class JdbcMerge:
         return inserted, updated, gone
 
     def _changed(self, column: str) -> str:
-        """Return a column's new value as SQL; if the event lacks the column, an undeleted row keeps the old value."""
+        """Return SQL for a column's new value: the event's, or the stored value if the event lacks the column."""
         quoted = self._quoted(column)
         is_kept = [f"position(',{number},' IN s.{KEPT}) > 0" for number in self.kept.get(column.lower(), ())]
         if not is_kept:

@@ -143,7 +143,7 @@ class JdbcTable(BaseSink):
         return self._patiently(lambda: self._attempt(latest, changed, commit_id))
 
     def try_rows(self, rows: DataFrame, commit: Commit) -> None:
-        """Write some rows of a batch in a transaction, and roll the transaction back."""
+        """Write rows in a transaction that is rolled back; raise the error if the database refuses a row."""
         if self._has_changes:
             rows = self._latest(deleting(rows))
         self._patiently(lambda: self._attempt(rows, commit, commit_id=None))

@@ -343,7 +343,7 @@ KEPT = ("mode", "keys", "order_by", "delete", "on_delete")
 
 
 def table_in_place(config: PipelineBlocks, *, table: str, history: str) -> SinkChoice:
-    """Return the pipeline's sink with these table names; instead of another kind of sink, an Iceberg table."""
+    """Return the pipeline's Iceberg sink with these table names; an Iceberg sink also replaces any other kind."""
     # Skip validation, because the file is valid and other names cannot break the rules.
     return SinkChoice.model_construct(iceberg=_iceberg(config, table, history))
 

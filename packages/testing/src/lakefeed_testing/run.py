@@ -263,7 +263,7 @@ class CaseRunner:
         return dict(zip(given, encoder.encode(list(given.values())), strict=True))
 
     def _run_feed(self, feed: CaseFeed, places: CasePlaces) -> Outcome:
-        """Run a feed over all its batches; the outcome contains an error of the feed."""
+        """Run a feed over all its batches; an error that stops the feed is a part of the outcome."""
         spark, notes, results, error = self._spark, list[str](), list[BatchResult](), None
         statements.run(spark, f"CREATE NAMESPACE IF NOT EXISTS {places.namespace}")
         try:

@@ -59,7 +59,8 @@ def group_offsets(
         )
     except KafkaException as error:
         if stable and error_code(error) == KafkaError._TIMED_OUT:
-            # librdkafka reports an open transaction as a timeout. After any other timeout, this call raises an error.
+            # librdkafka reports an open transaction as a timeout, too. If the broker itself does not answer, this call
+            # raises the error.
             group_offsets(source, group, topics, stable=False)
             raise Unreachable(
                 f"an open transaction has locked offsets of the group {group}",

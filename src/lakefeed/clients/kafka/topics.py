@@ -54,10 +54,9 @@ class PartitionDescription:
 
     Attributes:
         leader: id of the broker that leads the partition; None while there is no leader.
-        lost: text about the records that the feed has lost, of a source whose records have no Kafka offsets.
+        lost: for a source without Kafka offsets, a text about the records that the feed has lost.
         leader_epoch: grows with every new leader; None if the source or the broker has no epochs.
-        agreed: from this offset on, the partition has other records than those that a feed has read; None if it has
-            the same ones.
+        agreed: the offset up to which the partition still has the records that a feed has read; None if it has all.
     """
 
     id: int

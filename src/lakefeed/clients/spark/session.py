@@ -118,8 +118,8 @@ def _session_settings(name: str, connections: Connections, master: str, secret_k
         # its changes: docs/s3-requests.md.
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-        # The first gives executors the driver's certificate authorities and the encoder of Parquet files, and counts
-        # their S3 requests. The second gives the feeds' numbers to Spark's metric system in the driver.
+        # JvmPlugin gives executors the driver's certificate authorities and the encoder of Parquet files, and counts
+        # their S3 requests. FeedMetrics gives the feeds' numbers to Spark's metric system in the driver.
         "spark.plugins": "io.lakefeed.JvmPlugin,io.lakefeed.metrics.FeedMetrics",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions,"
         "io.lakefeed.kafka.UncopiedRows",
@@ -229,7 +229,8 @@ def session(
         hidden = dict.fromkeys(_catalog_secrets(connections), HIDDEN)
         for key, value in {**hidden, **whole, **CLASSIC}.items():
             builder = builder.config(key, value)
-        # The secrets that ``shown`` leaves out are not on the JVM's command line: PySpark sets them after its start.
+        # ``shown`` leaves out secrets, because other users can read the JVM's command line. PySpark sets the secrets
+        # when the JVM runs.
         environment = _ui_environment(whole, ui_host)
         if log_file is None and NOTEBOOKS & sys.modules.keys():
             log_file = log_path(name)

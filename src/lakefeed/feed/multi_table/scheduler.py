@@ -192,7 +192,7 @@ class MultiTableScheduler:
     def _has_begun(self, topics: Sequence[str]) -> bool:
         """Return whether any topic's table has rows; if so, topics without rows start where ``new_topics`` says."""
         if self._source.new_topics == self._source.start:
-            return False  # Both settings are the same, so do not ask the tables.
+            return False  # All topics start at the same place, so do not ask the tables.
         return any(is_begun(self._feed.for_topic(topic), self._spark) for topic in topics)
 
     def _due(self, topics: Mapping[str, TopicDescription]) -> list[tuple[int, TableTask]]:

@@ -63,7 +63,7 @@ class FeedReading:
 
 @dataclass(frozen=True)
 class Buckets:
-    """A histogram: for each bound, the number of values above the next lower bound; the last bound is infinite."""
+    """A histogram: ``counts`` has the number of values per interval between bounds; the last one has no end."""
 
     bounds: tuple[float, ...]
     counts: tuple[int, ...]

@@ -49,7 +49,7 @@ class PastBatch:
 
 @dataclass(frozen=True, kw_only=True)
 class Past:
-    """A feed's newest batches, and whether each commit now deletes an old metadata file of the table."""
+    """A feed's newest batches, and whether every commit also deletes an old metadata file of the table."""
 
     batches: tuple[PastBatch, ...] = ()
     deletes_metadata: bool = False

@@ -39,9 +39,13 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Discovery:
-    """The decode block that fits a topic, and ``how`` init has found the block, which is a guess unless ``certain``.
+    """The decode block that fits a topic.
 
-    ``subject`` is None for the usual ``<topic>-value``; ``ddl`` has the columns of JSON.
+    Attributes:
+        how: a sentence that says how ``init`` has found the block.
+        certain: False if the block is a guess.
+        subject: None for the usual ``<topic>-value``.
+        ddl: the columns of JSON values.
     """
 
     kind: Literal["avro", "protobuf", "json_schema", "json", "raw"]

@@ -89,7 +89,7 @@ def plan_rewind(
             (``timestamp:2026-11-20T06:30``), ``snapshot:ID``, or offsets in the form that ``parse_offsets`` reads.
         topic: move only this topic.
         partition: move only partitions with this number.
-        delete_rows: whether to delete the rows of records that the feed will read again; None only if it has none.
+        delete_rows: whether to delete the rows of records that the feed will read again; None only without such rows.
         accept_loss: whether records may stay unread.
     """
     config = feed.config

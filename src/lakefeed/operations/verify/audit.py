@@ -268,7 +268,7 @@ def _rows(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _recorded(evidence: Evidence) -> Iterator[Finding]:
-    """Find a position in the table's properties, which outlive snapshots, that is not the newest commit's position."""
+    """Compare the feed's position in the table's properties, which never expire, with its newest commit."""
     if not evidence.recorded_known:
         what = "the table was rolled back to before the feed's commits; the feed's position is unknown"
         yield Finding.of("position", what)

@@ -115,7 +115,7 @@ class Evidence:
         older_rows: the number of rows that the table had before its oldest remaining snapshot.
         recorded: the feed's position in the table's properties, if they have one.
         recorded_known: false if a rollback has made that position unknown.
-        rows_kept: offsets that rewinds have read again and whose rows they have kept, from the recorded position.
+        rows_kept: the offsets that the feed has read again after rewinds that kept the rows, by ``recorded``.
         foreign_commits: commits that belong to no feed.
         broker_record_counts: the broker's counts for ranges with fewer records than offsets; None if the broker lacks
             some of the offsets.
@@ -312,10 +312,10 @@ def begins(
 ) -> dict[Partition, int]:
     """Return, by partition, the offset below which rows may come from expired commits.
 
-    ``kept`` has offsets that rewinds have read again and whose rows they have kept.
+    ``kept`` has the offsets that the feed has read again after rewinds that kept the rows.
     """
     found = {partition: start for partition, (start, _) in spans(commits).items()}
-    # A rewind that kept rows kept those from its target up to its start.
+    # A rewind that keeps rows keeps the rows between its target and the offset from which it moved the feed.
     ends = [(partition, end) for commit in kept_moves(commits) for partition, (_, end) in commit.rewound.items()]
     ends += [(partition, end) for partition, intervals in (kept or {}).items() for _, end in intervals]
     for partition, end in ends:

@@ -1,8 +1,7 @@
 """Stores dead letters in a table: complete records that did not become rows, with their position and the reason.
 
 Guarantee: exactly-once. The dead letters of a batch are one commit with the batch's offset ranges. This commit follows
-    the commit of the batch's rows, which says how many letters there must be. After a crash between the two commits,
-    the next
+the commit of the batch's rows, which has the number of dead letters. After a crash between the two commits, the next
 start writes the letters. The writer reads the letters' records from the source again, so a batch without letters costs
 nothing.
 """

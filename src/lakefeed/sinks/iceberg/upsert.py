@@ -194,7 +194,10 @@ class UpsertTable(IcebergTable):
         return (*beside, replace(change, statements=(*own, *change.statements)))
 
     def take_fence(self, suffix: str = "", *, prefix: str = "") -> str:
-        """Take the fence. A suffix means work on older changes: refuse that if the table removes deleted rows."""
+        """Take the fence; refuse a backfill or a replay (``suffix``) into a table that removes deleted rows.
+
+        An older change could bring back a row whose delete the table has forgotten.
+        """
         if suffix and self._sink.on_delete == "remove":
             raise ConfigError(
                 "older changes cannot be landed in a table that forgets deletes: they could bring a deleted key back",

@@ -31,7 +31,7 @@ LIMIT = 10.0
 
 HOUR = 3600.0
 LEAST_SECONDS = 60.0
-"""If a run is shorter than this, its figures are extrapolated as if the run had lasted this many seconds."""
+"""The figures of a shorter run count as those of this time, so that a short start does not look expensive."""
 DIGITS = 8
 
 
@@ -105,7 +105,7 @@ def _readers(feed: Feed, monitor: FeedMonitor) -> Iterator[tuple[str, DeadLetter
 def costs_of(monitor: FeedMonitor, tariff: Tariff | None) -> dict[str, Any]:
     """Return the S3 requests of the last hour and their price; if no batch counted requests, the figures are None.
 
-    If the feed has run for less than an hour, the figures of ``seconds`` are extrapolated to an hour.
+    If the feed has run for less than an hour, its requests are extrapolated from ``seconds`` to an hour.
     """
     progress = monitor.snapshot()
     seconds = min(HOUR, max(LEAST_SECONDS, progress.taken_at - progress.started_at))

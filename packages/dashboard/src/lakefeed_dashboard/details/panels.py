@@ -93,7 +93,7 @@ def statement_of(panel: QueryPanel) -> str:
 
 
 def bounded(frame: DataFrame) -> DataFrame:
-    """Convert all values to numbers, truth values or short texts, because a value may have many megabytes."""
+    """Limit the size of all values, which may have megabytes: texts and nested values become short texts."""
     fields = frame.schema.fields[:MOST_COLUMNS]
     # Columns get unique names, because the query may return the same name twice.
     numbered = frame.toDF(*(f"c{at}" for at in range(len(frame.columns))))
@@ -115,7 +115,7 @@ def _short(column: Column, type_: DataType) -> Column:
 
 
 def cell(value: Any) -> Any:
-    """Return a value for JSON: a number that JavaScript represents exactly, a truth value, a text, or None."""
+    """Return a value for JSON: a number that JavaScript represents exactly, a boolean, a text, or None."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):

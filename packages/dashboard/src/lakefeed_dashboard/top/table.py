@@ -37,7 +37,7 @@ class TopColumn:
     """A column of the table.
 
     Attributes:
-        need: if not all columns fit, the columns with the lowest ``need`` are shown.
+        need: the rank of the column, 0 for the most important; a narrow screen shows the first ranks.
         value: returns the value to sort by; None comes last. Figures are sorted in descending order.
         key: the key on the keyboard that sorts by this column.
         takes_rest: the column takes the remaining width.

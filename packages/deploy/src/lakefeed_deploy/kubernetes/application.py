@@ -180,7 +180,7 @@ def _read(path: Path, overrides: Sequence[str]) -> tuple[Kubernetes, Reading, Pi
 
 
 def _for_the_pod(problem: Problem) -> Problem:
-    """Return a problem; the texts of a problem of an unset variable then name the pod and the deploy block."""
+    """Return the problem; for an unset variable, say that the pod lacks it, and name the settings that set it."""
     if not problem.what.endswith("is not set"):
         return problem
     what = problem.what.replace("is not set", "is not set in the pod")

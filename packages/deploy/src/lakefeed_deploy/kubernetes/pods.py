@@ -150,7 +150,8 @@ def _driver(app: Application) -> Object:
         # Five minutes, because a driver may need that long to start Spark and the executors.
         found["startupProbe"] = _probe("/health/live", port, period=5, failures=60)
         found["livenessProbe"] = _probe("/health/live", port, period=20, failures=6)
-        # Not /health/ready: a feed gets ready with executors, which may not find a driver before it is ready.
+        # Not /health/ready: a feed is ready only with executors, and Kubernetes' DNS may hide the driver from the
+        # executors until its pod is ready.
         found["readinessProbe"] = _probe("/health/live", port, period=10, failures=3)
     ports += [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in app.ports.items()]
     if ports:

@@ -99,7 +99,7 @@ def read_error(text: str) -> LakefeedError | None:
 
 
 def _wide(columns: Any, *, digits: bool = True) -> Any:
-    """Return the types as nullable; with ``digits``, a decimal gets 38 digits, the new ones after the point."""
+    """Make all types nullable; with ``digits``, extend each decimal to 38 digits by adding digits after the point."""
     if isinstance(columns, t.StructType):
         return t.StructType([t.StructField(each.name, _wide(each.dataType, digits=digits)) for each in columns.fields])
     if isinstance(columns, t.ArrayType):

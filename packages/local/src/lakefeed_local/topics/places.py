@@ -51,7 +51,7 @@ def chosen_records(source: KafkaSource, place: TopicPlace, *, most: int, each: i
 
 
 def following_starts(source: KafkaSource, place: TopicPlace, *, last: int) -> dict[Partition, int]:
-    """Return the offsets of the place; without offsets, those at which each partition's last ones begin."""
+    """Return the offset at which to begin, by partition: the place's, or else that of the ``last``-newest record."""
     parts = _partitions(source, place)
     if place.start is not None or place.offset is not None:
         return _starts(source, place, parts)

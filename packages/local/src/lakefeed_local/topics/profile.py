@@ -234,7 +234,7 @@ def _rates(source: KafkaSource, topic: str, parts: Mapping[Partition, PartitionD
 
 
 class _Sample:
-    """Collects the figures of a profile from the records that pass."""
+    """Collects the figures of a profile, record by record."""
 
     def __init__(self) -> None:
         self.count = self.values = 0

@@ -100,7 +100,10 @@ class Trace(JsonModel):
 
     @classmethod
     def read(cls, text: str | bytes) -> Trace | None:
-        """Parse a trace; return None if the text is no trace. A trace without an end gets running, cut or unknown."""
+        """Parse a trace; return None if the text is no trace.
+
+        If the driver has written no end, ``end`` becomes running, cut (the process does not exist) or unknown.
+        """
         try:
             trace = cls.model_validate_json(text)
         except ValueError:
