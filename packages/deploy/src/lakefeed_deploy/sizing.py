@@ -163,7 +163,7 @@ class FeedLoad:
 
     @classmethod
     def of(cls, rate: float, config: PipelineConfig, *, topics: int | None, partitions: int | None) -> FeedLoad:
-        """Return the load, by default for the file's topics; refuse a sink or source for which no size can be computed."""
+        """Return the load, by default for the file's topics; refuse a sink or a source that cannot be sized."""
         written = config.sink.chosen.stored_files
         if config.source.kafka is None or written.elsewhere is not None or written.is_unknown or written.merges:
             what = f"a feed of source.{config.source.kind} into sink.{config.sink.kind} cannot be sized"
@@ -214,7 +214,7 @@ class _Arithmetic:
         self.files = self._files()
 
     def _partitions(self) -> int:
-        """Return the least sufficient number of partitions: a multiple of the topics or, for one topic, of the slots."""
+        """Return the least sufficient number of partitions: a multiple of the topics, or of the slots for one topic."""
         by_bytes = math.ceil(self.load.rate * self.measured.record_bytes / BYTES_A_PARTITION)
         needed = max(self.slots, by_bytes)
         if self.load.topics > 1:
