@@ -115,7 +115,7 @@ class Watch:
                 yield trigger, key, gate
 
     def _conditions(self, progress: FeedProgress, now: float) -> Iterator[tuple[str, str, Occurrence | None, float]]:
-        """Yield trigger and key of each watched state, the state (None if it is over), and seconds that it must last."""
+        """Yield trigger and key of all watched states, each with the state (None if over) and its least seconds."""
         when = self._when
         where = progress.sink or None
         if when.hangs:
