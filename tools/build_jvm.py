@@ -26,10 +26,10 @@ DIGEST = "META-INF/lakefeed-sources.sha256"
 RELEASE = "17"
 # Without "classfile": Scala's class files refer to annotations that are not on the class path.
 LINT = "-Xlint:all,-classfile,-path,-processing"
-# Requires that public and protected members have a comment, with valid links and tags.
+# Requires that public and protected types have a comment, and that comments have valid links and tags.
 DOCLINT = "-Xdoclint:all/protected"
-# Warnings about missing tags are ignored, because most tags would repeat the type or the first line.
-OPTIONAL_TAGS = ("warning: no @param", "warning: no @return", "warning: no @throws")
+# Matches warnings about missing tags and about members without a comment, because many would repeat the member's name.
+OPTIONAL = re.compile(r"warning: no (?:@(?:param|return|throws)|comment\n(?!.*\b(?:class|interface|record|enum) \w))")
 # The time of all entries: the earliest time that a ZIP file can store.
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -163,12 +163,10 @@ def compile_classes(sources: Path, classes: Path, on: list[Path], *options: str)
 
 
 def _findings(output: str) -> list[str]:
-    """Split javac's output into errors and warnings, without warnings about optional tags."""
+    """Split javac's output into errors and warnings, without those that ``OPTIONAL`` matches."""
     texts = re.split(r"^(?=\S*?\.java:\d+: |(?:warning|error): )", output, flags=re.MULTILINE)
     kinds = ("error: ", "warning: ")
-    return [
-        text for text in texts if any(kind in text for kind in kinds) and not any(tag in text for tag in OPTIONAL_TAGS)
-    ]
+    return [text for text in texts if any(kind in text for kind in kinds) and not OPTIONAL.search(text)]
 
 
 def _pack(module: Module, classes: Path, digest: str, target: Path) -> None:

@@ -66,7 +66,7 @@ class SinkDriver:
             self.force(commit, rows)
 
     def force(self, commit: Commit, rows: DataFrame | None = None) -> None:
-        """Write a batch without asking whether the sink has it, as a driver does that was suspended after asking."""
+        """Write a batch without the ledger's check, as a driver does that was suspended after its check."""
         [span] = commit.ranges.ranges
         rows = self.rows(span.start, span.end) if rows is None else rows
         self.sink.land(rows, commit, commit_id=uuid.uuid4().hex)

@@ -137,7 +137,7 @@ def test_the_upkeep_commands_show_the_due_steps_and_run_them(
     [document] = json.loads(CliRunner().invoke(tables, ["describe", feed.table, "--output", "json"]).stdout)["tables"]
     assert (document["files"], document["snapshots"], document["records"]) == (3, 3, 30)
     assert document["growth_a_day"]["rows"] > 0
-    with pytest.raises(ConfigError, match="1 day at least"):
+    with pytest.raises(ConfigError, match="at least 1 day"):
         CliRunner().invoke(tables, ["maintain", feed.table, "--orphans-older-than", "1 hour"], catch_exceptions=False)
     arguments = ["tables", "maintain", file, "--only", "compact,orphans", "--measure-scan", "--output", "json"]
     done = lakefeed(*arguments, environment=feed.environment)

@@ -47,7 +47,7 @@ def test_broken_sources_fail_the_build(jar: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("source", "finding"),
     [
-        ("/** A class. */\npublic class Broken { public void run() {} }", "no comment"),
+        ("public class Broken { private Broken() {} }", "no comment"),
         ("/** A {@link Missing}. */\npublic class Broken { private Broken() {} }", "reference not found"),
         ("class Broken { java.util.List list; }", "rawtypes"),
     ],

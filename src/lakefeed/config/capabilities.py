@@ -1,4 +1,4 @@
-"""The operations that a sink supports, with a text for each operation that it refuses."""
+"""The operations that a sink supports, and the reasons why it refuses others."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ class Capabilities:
         f"land the feed in an Iceberg table; {page_command('sinks')} lists the guarantees of the sinks",
     )
     batch: Refusal | None = None
-    lag: Refusal | None = Refusal("{sink} keeps no ledger from which it could catch up", "on_failure: stop")
+    lag: Refusal | None = Refusal("{sink} keeps no ledger from which it could catch up", "write on_failure: stop")
     stand_beside: Refusal | None = None
-    real_time: Refusal | None = Refusal("sink.{sink} writes whole batches only", "trigger: 1 second")
+    real_time: Refusal | None = Refusal("sink.{sink} writes whole batches only", "write trigger: 1 second")
     no_checkpoint: Refusal | None = Refusal("sink.{sink} does not store where the feed resumes, and with which schema")
 
     def refusal(self, operation: Operation, *, sink: str) -> Refusal | None:

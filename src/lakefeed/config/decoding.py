@@ -154,7 +154,7 @@ class InstalledFormat(Model):
 
 
 class Encoded(OneOfInstalled):
-    """The format of keys or values: exactly one of the kinds."""
+    """The format of keys or values: a block with exactly one kind of format."""
 
     group: ClassVar[str] = plugins.FORMATS_GROUP
     noun: ClassVar[str] = "format"
@@ -290,8 +290,8 @@ class SchemaChange(Model):
     """evolve: change the table before the first rows that need the change. ignore: omit new fields and report them.
     fail: stop the feed."""
     accept: Accept = "same_record"
-    """Which records become rows, by the schema of their writer. same_record: it has the reader's record name or an
-    alias of it, and at least one of the reader's fields. resolvable: it also has all required fields. any: all records.
+    """Which records become rows, by their writer's schema. same_record: the schema has the reader's record name or an
+    alias of it, and at least one of its fields. resolvable: also all required fields. any: all records become rows.
     Other records are unreadable: they become dead letters or stop the feed."""
 
 

@@ -19,7 +19,7 @@ DAY = 86_400
 
 def _require_a_day(text: str) -> None:
     if seconds_of(text) < DAY:
-        raise ValueError("1 day at least is required: a younger file may belong to a batch that is not committed yet")
+        raise ValueError("at least 1 day is required: a younger file may belong to a batch that is not committed yet")
 
 
 class Compact(Model):

@@ -43,7 +43,7 @@ class SinkConfig(Model):
     jars: ClassVar[tuple[str, ...]] = ()
     """Jars of the sink's package, as ``package/name.jar``; they are on the class path of every session."""
     reads_stored_rows: ClassVar[bool] = True
-    """Whether a change by key reads the stored row, to keep values that the change lacks, or replaces it (False)."""
+    """False if a change by key replaces the stored row without reading the values that the change lacks."""
 
     @property
     def modes(self) -> tuple[OutputMode, ...]:

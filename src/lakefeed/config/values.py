@@ -104,13 +104,13 @@ def seconds_of(duration: str) -> int:
     if seconds is None:
         raise ValueError("a duration is '<n> seconds|minutes|hours|days'")
     if seconds > _CENTURY:
-        raise ValueError("a duration is 100 years at most")
+        raise ValueError("a duration may be at most 100 years")
     return seconds
 
 
 def _require_period(text: str) -> None:
     if seconds_of(text) == 0:
-        raise ValueError("a duration of 1 second at least is required")
+        raise ValueError("a duration of at least 1 second is required")
 
 
 Duration = Annotated[str, checked(seconds_of)]
@@ -141,7 +141,7 @@ def require_trigger(trigger: str) -> str:
             f"'{REAL_TIME}, <n> seconds'"
         )
     if seconds > 366 * _SECONDS["day"]:
-        raise ValueError("a trigger is a year at most")
+        raise ValueError("a trigger may be at most a year")
     if interval is not None and seconds < _LEAST_INTERVAL:
         raise ValueError(
             f"{REAL_TIME} stores its position every {_LEAST_INTERVAL} seconds at most: write a longer time"

@@ -253,7 +253,7 @@ class FeedControl:
         if request.action == "pause" and pause is not None:
             raise ConfigError(f"the feed is already {pause.text}", where="pause", hint="resume the feed first")
         if request.action == "resume" and pause is None:
-            raise ConfigError("the feed is not paused", where="resume", hint="the feed runs: leave out the resume")
+            raise ConfigError("the feed is not paused", where="resume", hint="the feed runs and needs no resume")
         if request.action in self._at_work:
             raise ConfigError(
                 f"{request.action} already runs", where=request.action, hint=f"wait until {request.action} has ended"

@@ -271,7 +271,7 @@ def ends_of(report: Mapping[str, Any], key: str) -> dict[Partition, int]:
 
 
 def _offsets_between(report: Mapping[str, Any], start: str, end: str) -> int | None:
-    """Return the number of offsets between two positions; None if one is unknown or does not count records."""
+    """Return the number of offsets between two positions; None if it is unknown, or if offsets do not count records."""
     total = 0
     for source in report["sources"]:
         try:

@@ -144,7 +144,7 @@ def nothing_written(requests: S3Requests) -> RunSummary:
 
 
 class StopRequested(Exception):
-    """Ends a query between two batches, or a run that waits to start; the current batch has written nothing."""
+    """Raised to end a query before its next batch writes anything, or to end a run that waits to start."""
 
 
 @dataclass

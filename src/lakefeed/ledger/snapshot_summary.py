@@ -195,7 +195,7 @@ def rows_of(summary: Mapping[str, str]) -> tuple[int, int]:
 
 
 class SnapshotProperties(Protocol):
-    """A commit that a sink lands: it gives the properties of the snapshot's summary."""
+    """A commit that a sink lands, with the properties for the snapshot's summary."""
 
     def properties(self) -> dict[str, str]: ...
 

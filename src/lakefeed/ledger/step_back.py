@@ -54,7 +54,7 @@ def step_back(feed: str, letters: OffsetRanges, position: OffsetRanges | None) -
 
 
 def letters_ahead(feed: str, *, where: str) -> CheckpointMismatch:
-    """Return the error for dead letters that are ahead of a feed although no command has moved it back."""
+    """Return the error for dead letters that are ahead of the feed, although no command has moved the feed back."""
     return CheckpointMismatch(
         f"the dead letters of feed '{feed}' are ahead of its rows: the rows' table was rolled back, recreated or "
         "replaced by another one",

@@ -16,7 +16,7 @@ LAST = "lakefeed.upkeep.last"
 
 MANIFEST_BYTES = 8 * 1024 * 1024  # Iceberg's default (commit.manifest.target-size-bytes).
 HELD_DAYS = 30
-"""For this number of days, a stopped feed's newest commit keeps all later snapshots; its position never expires."""
+"""A stopped feed's newest commit keeps all later snapshots for this number of days. The position never expires."""
 
 REWRITES: tuple[Step, ...] = ("compact", "manifests")
 """The steps that commit snapshots."""

@@ -9,7 +9,7 @@ HIDDEN = "**********"
 SHORTEST = 4
 """Secrets of fewer letters are not hidden, because so few letters occur in every text."""
 SHORTEST_OF_FREE = 8
-"""The same limit for a value that is only presumed to be a secret, since it may be a number or an ordinary word."""
+"""The limit for values that are only presumed to be secrets: shorter ones may be numbers or ordinary words."""
 
 _known: set[str] = set()
 

@@ -174,8 +174,7 @@ def key_moved(table: str, message: str | None = None, *, orders: bool = True) ->
     return ConfigError(
         KEY_MOVED.removeprefix("lakefeed: ") + ", so offsets do not show which change is newer",
         where=f"table {table}{f'; {message}' if message else ''}",
-        hint="producers have to send all changes of a key to one partition, which stops when a topic gets new "
-        "partitions: "
+        hint="new partitions of the topic, or a producer's partitioner, move keys: "
         + (
             "name a column that orders the changes, such as order_by: [kafka_timestamp], with on_delete: mark"
             if orders

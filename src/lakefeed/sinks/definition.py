@@ -134,7 +134,7 @@ class LedgerTable(Sink, SchemaPlanner, Protocol):
     ledger: IcebergLedger
 
     def take_fence(self, suffix: str = "", *, prefix: str = "") -> str:
-        """Take the feed's fence, or with a suffix a backfill's separate fence; its name begins with ``prefix``."""
+        """Take the feed's fence, or with a suffix that of its backfills or replays; its name begins with ``prefix``."""
 
 
 class TablePublisher(Protocol):

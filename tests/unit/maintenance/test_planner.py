@@ -158,7 +158,7 @@ def test_growth_counts_no_snapshots_that_replace_files() -> None:
         ({"every": "1 hour", "at": "02:00"}, "either every or at"),
         ({"at": "24:00"}, "HH:MM"),
         ({"every": "often"}, "a duration is"),
-        ({"orphans": {"older_than": "23 hours"}}, "1 day at least"),
+        ({"orphans": {"older_than": "23 hours"}}, "at least 1 day"),
         ({"expire": {"keep": 1}}, "greater than or equal to 10"),
         ({"only": []}, "at least 1"),
         ({"only": ["sweep"]}, "compact"),

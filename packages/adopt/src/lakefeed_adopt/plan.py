@@ -165,7 +165,7 @@ def plan_adoption(
         raise ConfigError(
             f"{origin.place} is the group of Iceberg's sink for Kafka Connect, which may be ahead of the table",
             where=name,
-            hint=f"--from iceberg-connect:{origin.place}",
+            hint=f"write --from iceberg-connect:{origin.place}",
         )
     position = read_position(feed, origin, table, line)
     _require_stopped(feed, position, line[-1].timestamp_ms / 1000 if line else None, is_stopped=is_stopped)
@@ -337,7 +337,7 @@ def _columns(
     if TOPIC not in columns.names and len(topics) > 1:
         if given is not None:
             what = f"the feed reads {len(topics)} topics, so the rows' offsets need the column of the topic, too"
-            raise ConfigError(what, where="--offset-columns", hint="--offset-columns topic,partition,offset")
+            raise ConfigError(what, where="--offset-columns", hint="write --offset-columns topic,partition,offset")
         return None, ("the rows have no column of the topic, so the position was not compared with them",)
     return columns, ()
 

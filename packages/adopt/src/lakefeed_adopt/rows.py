@@ -167,7 +167,7 @@ def _has_rows(
 def behind_rows(
     columns: RowColumns, offsets: Mapping[Partition, int], topics: Mapping[str, TopicDescription | None]
 ) -> dict[Partition, int]:
-    """Return the offset after the last row of each partition, or the offset of its first record if it has no row."""
+    """Return the offset after each partition's last row; without a row, the offset of the partition's first record."""
     there = partitions_of(topics)
     found = scan_row_spans(columns, [OffsetRange(*key, 0, 0) for key in offsets])
     return {key: found[key].last + 1 if key in found else there[key].start_offset for key in offsets}

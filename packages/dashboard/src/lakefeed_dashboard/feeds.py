@@ -41,7 +41,7 @@ class Feeds(Protocol):
     """All feeds of a dashboard."""
 
     def rows(self) -> Sequence[Document]:
-        """Return the rows of the list of feeds."""
+        """Return the list of all feeds, one row for each feed."""
 
     def find(self, name: str) -> FeedView | None:
         """Return the feed of this name; None if there is none."""

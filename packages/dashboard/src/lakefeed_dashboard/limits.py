@@ -39,7 +39,7 @@ class Attempts:
         return 0.0
 
     def give_back(self, key: str) -> None:
-        """Uncount an attempt that has succeeded."""
+        """Give a successful attempt back, so that only failed attempts count."""
         self._set(key, max(0.0, self._level(key) - 1))
 
     def _level(self, key: str) -> float:

@@ -255,7 +255,7 @@ class RemoteFeed:
         if status < 400:
             return document
         if status == 401:
-            raise Refused(502, "the driver refuses the token of this dashboard", "start the dashboard with another")
+            raise Refused(502, "the driver refuses the token of this dashboard", "give the dashboard another token")
         hint = document.get("hint")
         raise Refused(status, str(document.get("error", status)), None if hint is None else str(hint))
 

@@ -62,9 +62,9 @@ def _require_folder(path: str) -> None:
     if not re.fullmatch(r"(/[A-Za-z0-9][\w.-]*)+", path, re.ASCII):
         raise ValueError(f"'{path}' is no absolute path of a folder")
     if taken := next((each for each in _RESERVED if _is_within(path, each)), None):
-        raise ValueError(f"'{path}' is within {taken}, which the image uses itself: mount it elsewhere, as /etc/ca")
+        raise ValueError(f"'{path}' is within {taken}, which the image uses: choose another path, such as /etc/ca")
     if hidden := next((each for each in _RESERVED if _is_within(each, path)), None):
-        raise ValueError(f"'{path}' would hide {hidden}: mount it elsewhere, as /etc/ca")
+        raise ValueError(f"'{path}' would hide {hidden}: choose another path, such as /etc/ca")
 
 
 def _is_within(path: str, folder: str) -> bool:

@@ -70,7 +70,7 @@ class MachineSpeed:
         rows_per_cpu_second: the client's rows per CPU second, for the pipeline's sink.
         record_bytes, stored_bytes: bytes of a record in the topic, uncompressed, and of its row in the table.
         server_cpu: CPU seconds of a server per row, by server.
-        batch_overhead: the seconds of a batch without its tasks.
+        batch_overhead: the seconds of a batch in which no task runs.
         peak_mb: the memory of driver and tasks together, with ``cores`` cores.
     """
 
@@ -265,7 +265,7 @@ class _Arithmetic:
         speed = f"{measured.rows_per_cpu_second:,.0f} rows/CPU s measured"
         yield Figure("cores", self.cores, "", f"{speed}, at {UTILIZATION:.0%} of their time")
         yield Figure("executors", self.executors, "", f"up to {load.executor_cores} cores each")
-        why = "given" if load.partitions else f"a multiple of the slots; each below {BYTES_A_PARTITION // 10**6} MB/s"
+        why = "given" if load.partitions else f"a multiple of the slots; {BYTES_A_PARTITION // 10**6} MB/s each"
         if load.topics > 1 and not load.partitions:
             why = f"as many as slots, and at least one for each of {load.topics:,} topics"
         yield Figure("partitions", self.partitions, "", why)
@@ -305,7 +305,7 @@ class _Arithmetic:
             yield Figure(f"cores of {name}", round(rate * seconds, 2), "", "CPU time of the server in the bench")
         left = self.capacity - rate
         if left > 0:
-            why = "with the time of the cores that the rate does not use"
+            why = "time to catch up after an hour's stop, beside new records"
             yield Figure("an hour's backlog", math.ceil(3600 * rate / left), "s", why)
 
     def warnings(self, figures: tuple[Figure, ...]) -> Iterator[str]:

@@ -122,7 +122,7 @@ class ElasticsearchIndex(BaseSink):
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
         """Compute and check the rows of one micro-batch, write their documents, and then the ledger."""
         if not isinstance(commit, Commit):
-            what = "the sink elasticsearch writes batches, and this call passes other properties than a batch's"
+            what = "the sink elasticsearch writes only the batches of a run, no backfills or replays"
             raise ConfigError(what, where=self._sink.where, hint="write with lakefeed run, or Pipeline.run()")
         self._documents.require_records(rows, stateful=has_state(commit.ranges))
         if self._documents.has_changes:

@@ -76,7 +76,7 @@ class JdbcLayout:
             raise ConfigError(
                 f"the table would have to change: {'; '.join(statements)}",
                 where=self._sink.where,
-                hint="run these statements, or schema: {on_change: evolve}",
+                hint="run these statements, or write schema: {on_change: evolve}",
             )
         return statements
 

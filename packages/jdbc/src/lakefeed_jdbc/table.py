@@ -129,7 +129,7 @@ class JdbcTable(BaseSink):
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
         """Land the rows of one micro-batch in one transaction; retry while the database is unavailable."""
         if not isinstance(commit, Commit):
-            what = "the sink jdbc writes batches, and this call passes other properties than a batch's"
+            what = "the sink jdbc writes only the batches of a run, no backfills or replays"
             raise ConfigError(what, where=self._sink.where, hint="write with lakefeed run, or Pipeline.run()")
         if not self._has_changes:
             return self._patiently(lambda: self._attempt(rows, commit, commit_id))

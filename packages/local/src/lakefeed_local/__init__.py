@@ -27,7 +27,7 @@ COMMANDS: Mapping[str, CliCommand] = {
         "lakefeed_local.local_command:local", "Start and stop servers here; examine this machine; a demo.", "servers"
     ),
     "local demo": CliCommand(
-        "lakefeed_local.demo_command:demo", "Run the main job on the embedded stack, and verify it.", "servers"
+        "lakefeed_local.demo_command:demo", "Run the taxi pipeline on the embedded stack, and verify it.", "servers"
     ),
 }
 

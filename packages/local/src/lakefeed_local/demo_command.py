@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @click.option("--store", help="Object store: s3proxy, minio or versitygw.  [default: s3proxy]")
 @output_option
 def demo(rows: int, csv: Path | None, keep: bool, home: Path | None, store: str | None) -> None:
-    """Run the main job on the embedded stack, and verify it.
+    """Run the taxi pipeline on the embedded stack, and verify it.
 
     Starts Kafka, Schema Registry and an S3 store, produces taxi trips into a topic of 10 partitions, lands them
     in an Iceberg table with the pipeline of examples/taxi, reads the table without Spark, and compares count,

@@ -43,7 +43,7 @@ class GivenValue:
 class CaseEncoder:
     """Encodes the values or the keys of one pipeline's records.
 
-    ``encoded`` is the block that decodes them, and ``schemas`` are the registry's schemas by id.
+    ``encoded`` is the pipeline's block that decodes these bytes, and ``schemas`` are the registry's schemas by id.
     """
 
     def __init__(self, spark: SparkSession, encoded: Encoded, schemas: Mapping[int, SchemaText]) -> None:

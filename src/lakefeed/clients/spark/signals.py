@@ -142,7 +142,7 @@ def _note(number: int) -> None:
 
 @contextmanager
 def _forwarded_by_the_parent() -> Iterator[None]:
-    """Let the JVM of spark-submit, this process's parent, forward signals to this process; it would end at a signal."""
+    """Let the JVM of spark-submit, this process's parent, forward signals instead of ending at them."""
     pyspark: Any = sys.modules.get("pyspark")
     context = pyspark and pyspark.SparkContext._active_spark_context
     if context is None or "PYSPARK_GATEWAY_PORT" not in os.environ:

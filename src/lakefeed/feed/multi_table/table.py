@@ -254,7 +254,7 @@ class TableTask:
         return result
 
     def _begin(self, topic: TopicDescription) -> BatchWriter:
-        """Open the table at its first records, because opening thousands of tables takes long; return the writer."""
+        """Open the table only when its topic has records, since opening thousands takes long; return the writer."""
         require_fit(self.feed.config)
         self.feed.require_stateless(self.spark)
         sink = self.feed.ledger_table(self.spark)
@@ -289,7 +289,7 @@ class TableTask:
         return first_offsets(self.feed.config.kafka, {self.topic: topic}, now=self._created_at)
 
     def _began_together(self) -> bool:
-        """Return whether a driver that started just before this driver has the table; this driver then retakes it."""
+        """Return whether the driver with the table's fence started just before this one, which then takes it back."""
         if self._writer is None or self.batches or datetime.now(UTC) - self._created_at > TOGETHER:
             return False
         return is_of_earlier_driver(self._writer.sink.fence_taken(), self._writer.fence)

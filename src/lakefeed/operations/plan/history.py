@@ -120,7 +120,7 @@ class Sample:
 
 
 def sample_records(source: KafkaSource, ranges: Iterable[OffsetRange]) -> Mapping[str, Sample]:
-    """Return the size of up to 200 records of each topic, from the beginnings of its fullest ranges, at most 4.
+    """Return the size of up to 200 records of each topic, read at the beginnings of its largest ranges (at most 4).
 
     If a broker does not answer within ten seconds, the records on it are left out, and the plan does not fail.
     """

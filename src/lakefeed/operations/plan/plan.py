@@ -267,7 +267,7 @@ def _refuse_shared_tables(tables: Sequence[_Table]) -> None:
 
 
 def _describe_topics(starting: Sequence[_Table]) -> dict[str, TopicDescription]:
-    """Describe the topics as the feed's consumers see them: for these, a topic may end at an open transaction."""
+    """Describe the topics as the feed's consumers see them: with read_committed up to the first open transaction."""
     if not starting:
         return {}
     source = starting[0].feed.config.kafka

@@ -310,7 +310,7 @@ def _rows(config: PipelineConfig) -> StructType | None:
 
 
 def _latest_schema(config: PipelineConfig) -> str | None:
-    """Return the Avro form of a subject's latest version; None if only the JVM has it, or if another check fails."""
+    """Return the Avro form of a subject's latest version; None if only the JVM can make it, or a check fails."""
     registry, decode = config.decode.registry, config.decode
     topics = config.source.numbered.topics if config.source.numbered is not None else None
     subject = decode.subject or (f"{topics[0]}-value" if topics else None)

@@ -116,7 +116,7 @@ def _moved(commit: Commit, ends: dict[Partition, int]) -> Iterator[Finding]:
 
 
 def _with_snapshot(finding: Finding, what: str) -> Finding:
-    """Let a finding name its snapshot, because a move or a takeover has the number of a batch but is no batch."""
+    """Make a finding name its snapshot instead of a batch: a move or takeover has a batch's number but is no batch."""
     return replace(finding, what=f"snapshot {finding.snapshot_id}: {what}")
 
 

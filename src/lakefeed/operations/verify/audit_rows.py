@@ -137,7 +137,10 @@ def _written(evidence: Evidence, letters: Letters) -> Iterator[Finding]:
 
 
 def _fewer(commit: Commit | Backfill, written: int | None, letters: Letters, pending: str | None) -> Iterator[Finding]:
-    """Find a commit with another number of ``written`` letters than it counts; ``pending`` says who will write them."""
+    """Yield a finding if a commit counts another number of letters than were ``written``.
+
+    ``pending`` says who will still write them; None if no one will.
+    """
     counted = total(commit.counts).dead_letters
     if not counted or written == counted or (written is None and not letters.whole):
         return
@@ -192,7 +195,7 @@ def _present(evidence: Evidence, letters: Letters) -> Iterator[Finding]:
 
 
 def _pending(evidence: Evidence, letters: Letters) -> dict[Partition, int]:
-    """Return how many dead letters of the newest commits are not written yet, by partition; they will be written."""
+    """Return, by partition, how many dead letters of the newest commits are still to be written."""
     pending: dict[Partition, int] = defaultdict(int)
     newest: tuple[Commit | Backfill, ...] = (*evidence.commits[-1:], *evidence.backfills[-1:])
     for commit in newest if letters.whole else ():

@@ -74,7 +74,7 @@ def _with_value(records: DataFrame, spec: DecodeSpec, part: Literal["value", "ke
 
 
 def _by_expression(records: DataFrame, spec: ExpressionFormat) -> DataFrame:
-    """Decode by an installed package's expression; a record for which it returns only nulls is an error."""
+    """Decode by an installed package's expression; if it returns only nulls for a record, the record is an error."""
     name = getattr(spec.decode, "__qualname__", repr(spec.decode))
     try:
         result = records.withColumn("decoded", sf.when(sf.col("value").isNotNull(), spec.decode(sf.col("value"))))

@@ -159,7 +159,7 @@ class Evolution:
         return tuple(f"schema id {schema_id}: {text}" for schema_id, text in taken)
 
     def _forget_foreign(self) -> None:
-        """Let ``refusal`` judge the refused schemas again: they may share a field with the larger reader's schema."""
+        """Forget refusals, so that ``refusal`` judges again: the larger reader's schema may share a field with them."""
         self.known_ids -= self._foreign
         self.incompatible = {number: why for number, why in self.incompatible.items() if number not in self._foreign}
         self._notes = [(number, text) for number, text in self._notes if number not in self._foreign]
@@ -229,7 +229,7 @@ class ReaderSchema:
         return dict(self._evolution.incompatible)
 
     def begin(self, rows_of: Callable[[], DataFrame]) -> None:
-        """Prepare the sink for the rows of its stored schema, into which the latest schema is merged if it can be used.
+        """Merge the latest schema into the stored one, if that is possible, and prepare the sink for the rows.
 
         With the policy ``fail``, the latest schema is not merged here, so that only a record with the latest schema
         stops the feed. If the rows fit no table, older versions are tried: versions of the keys' schema, and versions

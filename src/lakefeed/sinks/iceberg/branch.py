@@ -1,4 +1,4 @@
-"""Makes a feed write to a branch of its table, or leave a branch, which must not have unpublished rows then.
+"""Makes a feed write to a branch of its table, or leave a branch whose rows are all published.
 
 The table's property ``lakefeed.branch.<feed>`` names the branch. Everything that reads the feed's ledger reads this
 property, so no command needs the branch as an option. The commit check refuses the feed's commits in other branches.

@@ -375,7 +375,7 @@ class UpsertTable(IcebergTable):
         return (set_properties(self.name, changed),) if changed else ()
 
     def _renames_keys(self, keyed: str, stored: StoredSchema | None) -> bool:
-        """Return whether the pipeline's keys are the stored rows' keys, or the new names that aliases give them."""
+        """Return whether the pipeline's keys are the stored rows' key columns, even if aliases have renamed these."""
         before, _, on_delete = keyed.rpartition(" ")
         known = {(each.before, each.after) for each in (renames(stored.schema) if stored else ())}
         pairs = list(zip(before.split(","), self._sink.keys, strict=False))

@@ -49,7 +49,7 @@ FeedFinder: TypeAlias = Callable[[], Sequence[WatchedFeed]]
 
 
 class WatchedDriver:
-    """A feed whose driver has left a file on this machine."""
+    """A feed that is found by the file that its driver has written on this machine."""
 
     def __init__(self, found: DriverFile) -> None:
         self.key, self.name = found.identity, found.feed

@@ -19,7 +19,7 @@ _FAILURES = Path("lakefeed-failures")
 
 
 def _mismatch(built: dict[str, str]) -> str | None:
-    """Return how this machine differs from the one on which the jar was packed; None if it fits."""
+    """Return how this machine's versions differ from those for which the jar was packed; None if they are equal."""
     import pyspark
 
     here = {

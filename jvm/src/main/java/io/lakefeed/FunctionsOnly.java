@@ -38,7 +38,6 @@ public abstract class FunctionsOnly implements FunctionCatalog {
     /** Returns the functions of a catalog with this name and these options. */
     protected abstract Map<String, Binding> functions(String name, CaseInsensitiveStringMap options);
 
-    /** Returns the function of this name, or null. */
     protected Binding function(String function) {
         return functions.get(function);
     }

@@ -39,10 +39,7 @@ public final class JvmPlugin implements SparkPlugin {
     /** Spark's id of the executor in the driver's JVM, which needs no preparation. */
     private static final String DRIVER = "driver";
 
-    /**
-     * The message that asks the driver for its {@link Trust}: a string, because an executor cannot load lakefeed's
-     * classes before it has the application's jars.
-     */
+    /** The message that asks for {@link Trust}: a string, because executors get lakefeed's classes only later. */
     private static final String TRUST = "lakefeed trust";
 
     private static final Logger LOG = LoggerFactory.getLogger(JvmPlugin.class);

@@ -20,12 +20,10 @@ public final class Secrets {
         VALUES.put(name, value);
     }
 
-    /** Removes the secret of this name. */
     public static void remove(String name) {
         VALUES.remove(name);
     }
 
-    /** Returns whether there is a secret of this name. */
     public static boolean has(String name) {
         return VALUES.containsKey(name);
     }

@@ -64,10 +64,7 @@ final class Bucket {
         this.deletions = new Deletions(this, settings);
     }
 
-    /**
-     * Returns the bucket of {@code path}. The settings of the first call for a bucket decide how its deletes are
-     * batched.
-     */
+    /** Returns the bucket of {@code path}; the first call's settings decide how its deletes are batched. */
     static Bucket of(Path path, Configuration conf, Settings settings) throws IOException {
         S3AFileSystem files = (S3AFileSystem) path.getFileSystem(conf);
         return KNOWN.computeIfAbsent(nameOf(files), name -> new Bucket(files, conf, settings));
@@ -182,9 +179,7 @@ final class Bucket {
         return files().getS3AInternals().getObjectMetadata(path).metadata();
     }
 
-    /**
-     * Writes a small object unless the key exists; returns the object's version, or null if the bucket has no versions.
-     */
+    /** Writes a small object unless the key exists; returns its version, null without versions. */
     String putIfAbsent(String key, String content) throws IOException {
         PutObjectRequest request = files().getS3AInternals()
                 .getStore()
@@ -290,10 +285,7 @@ final class Bucket {
             return versioned;
         }
 
-        /**
-         * Lists the versions and delete markers of the {@code required} keys below a prefix, or of all keys if that is
-         * null.
-         */
+        /** Lists versions and delete markers of the {@code required} keys (null: all) below a prefix. */
         private List<ObjectIdentifier> versions(String prefix, Set<String> required) throws IOException {
             List<ObjectIdentifier> found = new ArrayList<>();
             String nextKey = null;

@@ -19,9 +19,7 @@ import org.apache.hadoop.util.functional.FutureIO;
  * <p>The class is not meant for locations with state stores, which can have many thousands of files.
  */
 public final class CheckpointFiles {
-    /**
-     * What Spark writes, in the order of removal: logs without {@code metadata} show that a removal was interrupted.
-     */
+    /** Spark's files in the order of removal: logs without {@code metadata} show an interrupted removal. */
     private static final String[] OF_SPARK = {"metadata", "offsets", "commits", "sources"};
 
     private static final String STATE = "state";
@@ -46,7 +44,6 @@ public final class CheckpointFiles {
         found = null;
     }
 
-    /** Returns the text of a file. */
     public String read(String name) throws IOException {
         FileStatus status = found().get(name);
         if (status == null) {

@@ -21,19 +21,13 @@ import org.slf4j.LoggerFactory;
  */
 final class Deletions {
     private static final Logger LOG = LoggerFactory.getLogger(Deletions.class);
-    /**
-     * Priority of the shutdown hook: after Spark's hook (50), which may delete entries, and before Hadoop's hook (10),
-     * which closes the file systems.
-     */
+    /** The hook runs after Spark's (50), which may delete, and before Hadoop's (10), which closes file systems. */
     private static final int BEFORE_FILE_SYSTEMS_CLOSE = 20;
 
     private final Bucket bucket;
     private final int batch;
     private final long age;
-    /**
-     * The keys to delete; a key stays until the store has confirmed its deletion. The map is changed under the lock,
-     * but read without the lock.
-     */
+    /** The keys whose deletion the store has not confirmed; changed under the lock, but read without it. */
     private final Map<String, Boolean> waiting = new ConcurrentSkipListMap<>();
     private ScheduledExecutorService clock;
     private boolean flushPlanned;

@@ -66,10 +66,7 @@ final class FirstLooks {
                 || Bucket.prefix(root).startsWith(Bucket.prefix(path)));
     }
 
-    /**
-     * Returns a log's directory. Spark opens a source's log twice when a query starts; both calls return the same
-     * object.
-     */
+    /** Returns a log's directory: the same object for both times that Spark opens a source's log. */
     LogDirectory log(Path directory, int budget) {
         Look look = LogDirectory.isOfSource(directory) ? of(directory) : null;
         return look == null
@@ -95,9 +92,7 @@ final class FirstLooks {
         /** The names directly below the root, in the form of {@link Bucket#names}; null until they are needed. */
         private Map<String, Long> names;
 
-        /**
-         * All objects below the root; null if one answer did not hold all of them, because there are many state files.
-         */
+        /** All objects below the root; null if one answer could not hold all of them. */
         private List<Bucket.Item> all;
 
         Look(Path root) {

@@ -46,7 +46,6 @@ final class LogDirectory {
         return NAMES.contains(root.getName()) || isOfSource(root);
     }
 
-    /** Returns whether the directory is a source's own log. */
     static boolean isOfSource(Path root) {
         return root.getParent() != null && root.getParent().getName().equals("sources");
     }
@@ -65,7 +64,6 @@ final class LogDirectory {
         return root.equals(path.getParent());
     }
 
-    /** Returns the entry with this name, or null. */
     synchronized FileStatus find(String name) throws IOException {
         load();
         return entries.get(name);
@@ -95,10 +93,7 @@ final class LogDirectory {
         drop(name);
     }
 
-    /**
-     * Forgets all entries after a failed write, whose file may exist nevertheless; the next call lists the entries
-     * again.
-     */
+    /** Forgets all entries, because the file of a failed write may exist nevertheless. */
     synchronized void forget() {
         loaded = false;
         entries.clear();

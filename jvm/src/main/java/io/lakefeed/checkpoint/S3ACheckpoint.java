@@ -36,16 +36,10 @@ final class S3ACheckpoint implements CheckpointFileManager {
     private final Path root;
     private final Settings settings;
     private final Bucket bucket;
-    /**
-     * The log whose directory this is; null if the directory is no metadata log, or the setting {@code
-     * answer-from-memory} is off.
-     */
+    /** This directory's log; null if it is no metadata log, or {@code answer-from-memory} is off. */
     private final LogDirectory log;
 
-    /**
-     * The names that are known to be files, by directory. Before any other name is deleted, a request must show whether
-     * it is a file or a directory.
-     */
+    /** The names of known files, by directory. Before another name is deleted, the store is asked for its kind. */
     private final Map<Path, Set<String>> files = new ConcurrentHashMap<>();
     private final Set<Path> made = ConcurrentHashMap.newKeySet();
 
@@ -314,10 +308,7 @@ final class S3ACheckpoint implements CheckpointFileManager {
         return new FileNotFoundException("No such file or directory: " + path);
     }
 
-    /**
-     * Runs an action in a method that Scala declares without checked exceptions, and throws them nevertheless: Spark
-     * catches them by their class.
-     */
+    /** Throws an action's checked exceptions from a method without {@code throws}; Spark catches their classes. */
     private static <T> T checked(CallableRaisingIOE<T> action) {
         try {
             return action.apply();

@@ -12,7 +12,6 @@ import org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtoc
 public final class CheckedExport extends SQLHadoopMapReduceCommitProtocol {
     private static final long serialVersionUID = 1L;
 
-    /** Creates the protocol of one write; Spark calls this. */
     public CheckedExport(String jobId, String path, boolean dynamicPartitionOverwrite) {
         super(jobId, path, dynamicPartitionOverwrite);
     }

@@ -12,15 +12,11 @@ import org.apache.spark.sql.execution.streaming.ManifestFileCommitProtocol;
  */
 public final class CheckedFileCommit extends ManifestFileCommitProtocol {
     private static final long serialVersionUID = 1L;
-    /**
-     * The id of the commit in progress for each sink, by the sink's path; the path is all that Spark passes to the
-     * protocol.
-     */
+    /** The id of the current commit by the sink's path, because Spark passes only the path to the protocol. */
     private static final Map<String, String> EXPECTED = new ConcurrentHashMap<>();
 
     private final String path;
 
-    /** Creates the protocol of one batch; Spark calls this. */
     public CheckedFileCommit(String jobId, String path) {
         super(jobId, path);
         this.path = path;

@@ -31,10 +31,7 @@ import org.apache.iceberg.io.LocationProvider;
  * are one step, which each of Iceberg's retries repeats.
  */
 final class CheckedOperations implements TableOperations {
-    /**
-     * Iceberg's operations of the table: not thread safe, and possibly shared with other loads of the table ({@link
-     * FeedCatalog.KnownTables}).
-     */
+    /** Iceberg's operations: not thread safe, and perhaps shared with other loads ({@link FeedCatalog.KnownTables}). */
     private final TableOperations operations;
     /** The table's full name, under which {@link RecentTables} has its metadata. */
     private final String name;
@@ -123,19 +120,14 @@ final class CheckedOperations implements TableOperations {
         }
     }
 
-    /**
-     * Notes the number of rows of a committed batch, so that the driver need not look for it in the batch's snapshot.
-     */
+    /** Notes a committed batch's number of rows, so that the driver need not read it from the snapshot. */
     private static void noteRows(Snapshot snapshot) {
         Map<String, String> summary = snapshot.summary();
         String rows = summary.getOrDefault(SnapshotSummary.ADDED_RECORDS_PROP, "0");
         Outcomes.land(summary.get(Ledger.COMMIT_ID), Long.parseLong(rows));
     }
 
-    /**
-     * Waits until all files of a commit are uploaded, because a catalog's server may write the metadata that refers to
-     * them.
-     */
+    /** Waits for the uploads of a commit, because a catalog's server may write the metadata that names the files. */
     private void awaitUploads() {
         try {
             Uploads.await(operations.metadataFileLocation(""));
@@ -144,10 +136,7 @@ final class CheckedOperations implements TableOperations {
         }
     }
 
-    /**
-     * Returns whether the table has these snapshots. If the table does not answer, the state of the commit is unknown,
-     * and none of its files may be deleted.
-     */
+    /** Returns whether the table has these snapshots; throws an error that keeps the files if that is unknown. */
     private boolean hasLanded(List<Snapshot> added, RuntimeException failure) {
         if (added.isEmpty()) {
             return false;
@@ -321,7 +310,6 @@ final class CheckedOperations implements TableOperations {
         });
     }
 
-    /** Returns the number of a fence: {@code <number> <owner>}. */
     private static long number(String fence) {
         return Long.parseLong(fence.split(" ")[0]);
     }

@@ -34,7 +34,6 @@ import org.apache.spark.unsafe.types.UTF8String;
 public final class FeedCatalog extends SparkCatalog {
     private final KnownTables known = new KnownTables();
 
-    /** Creates the catalog; Spark calls this. */
     public FeedCatalog() {
         // This is the driver; in executors, JvmPlugin installs the model.
         ColumnarModel.install();
@@ -114,10 +113,7 @@ public final class FeedCatalog extends SparkCatalog {
             }
         }
 
-        /**
-         * Returns a kept table with its current metadata; null if the table is not kept or was recreated, so it must be
-         * loaded.
-         */
+        /** Returns a kept table with current metadata; null if it must be loaded: not kept, or recreated. */
         BaseTable refreshed(Identifier identifier) {
             BaseTable table;
             synchronized (this) {

@@ -52,7 +52,6 @@ public final class FeedLedger {
         return ((HasTableOperations) table).operations().current();
     }
 
-    /** Loads a table with its current metadata. */
     public static Table load(SparkSession spark, String table) throws NoSuchTableException, ParseException {
         return Spark3Util.loadIcebergTable(spark, table);
     }
@@ -65,10 +64,7 @@ public final class FeedLedger {
         return SparkSchemaUtil.convert(table.schema()).json();
     }
 
-    /**
-     * Returns the columns whose Iceberg type, such as {@code fixed[4]}, holds fewer values than their Spark type, as
-     * JSON: names and Iceberg types.
-     */
+    /** Returns names and types, as JSON, of columns whose Iceberg type has fewer values than their Spark type. */
     public static String constrained(Table table) throws JsonProcessingException {
         Map<String, String> found = new LinkedHashMap<>();
         for (Types.NestedField field : table.schema().columns()) {
@@ -97,10 +93,7 @@ public final class FeedLedger {
         return Ledger.head(metadata(table), feed);
     }
 
-    /**
-     * Returns whether the table has the rows of a replay. The feed's last replay is always known, a replay before it
-     * only as long as its snapshot exists.
-     */
+    /** Returns whether the table has a replay's rows; the feed's last replay counts even after its snapshot expired. */
     public static boolean hasReplay(Table table, String feed, String id) {
         TableMetadata metadata = metadata(table);
         LastReplay last = LastReplay.of(metadata, feed);

@@ -29,10 +29,7 @@ final class Ledger {
     static final String FENCE = "lakefeed.fence";
     /** The number of rows that the commit must add, if that number is known before the commit. */
     static final String ROWS = "lakefeed.rows";
-    /**
-     * The value {@code sparse} lets a feed leave batches out, for instance a feed that writes only dead letters. Such a
-     * feed must still not repeat a batch or go back.
-     */
+    /** With the value {@code sparse}, a feed may leave batches out, but not repeat a batch or go back. */
     static final String CONTINUITY = "lakefeed.continuity";
 
     /**
@@ -49,10 +46,7 @@ final class Ledger {
      */
     static final String ADOPTED = "lakefeed.adopted";
 
-    /**
-     * The feed of a backfill, whose commit adds records from before the feed's start, or records that were left out.
-     * Backfills have their own fence.
-     */
+    /** The feed of a backfill, which adds older or left-out records. Backfills have their own fence. */
     static final String BACKFILL_OF = "lakefeed.backfill-of";
 
     /** Suffix of the feed's name in the fence of its backfills. */
@@ -64,7 +58,6 @@ final class Ledger {
     /** The feed of a replay, whose commit has no ranges. Replays have their own fence. */
     static final String REPLAY_OF = "lakefeed.replay-of";
 
-    /** Suffix of the feed's name in the fence of its replays. */
     static final String REPLAYS = ".replays";
 
     /** Property (with the feed's name) of the branch that the feed commits to; without the property, {@code main}. */
@@ -101,10 +94,7 @@ final class Ledger {
                     summary.containsKey(MOVED));
         }
 
-        /**
-         * Returns whether {@code other} is a retry of this commit. Equal ids do not suffice, because a batch of another
-         * run can have the same id.
-         */
+        /** Returns whether {@code other} retries this commit: same id and, because ids can repeat, same ranges. */
         boolean is(Commit other) {
             return commitId != null && commitId.equals(other.commitId) && ranges.equals(other.ranges);
         }
@@ -138,9 +128,7 @@ final class Ledger {
                 .orElse(null);
     }
 
-    /**
-     * Returns the feed from the property of a fence, which can also be the fence of the feed's backfills or replays.
-     */
+    /** Returns the feed of a fence's property, which can be a fence of backfills or replays. */
     static String fenced(String fence) {
         String name = fence.substring(FENCES.length());
         for (String suffix : List.of(BACKFILLS, REPLAYS)) {
@@ -201,19 +189,13 @@ final class Ledger {
                         .equals(summary.getOrDefault(SnapshotSummary.ADDED_FILES_PROP, "0"));
     }
 
-    /**
-     * Returns whether this snapshot is in the line of snapshots up to {@code head}, or was in the line before the
-     * snapshot expired.
-     */
+    /** Returns whether a snapshot is in the line up to {@code head}, or was there before it expired. */
     static boolean descends(TableMetadata table, Long head, long snapshotId, long sequenceNumber) {
         return line(table, head).anyMatch(each -> each.snapshotId() == snapshotId)
                 || table.snapshot(snapshotId) == null && mayDescendFrom(table, head, sequenceNumber);
     }
 
-    /**
-     * Returns whether {@code ancestor} is in the existing part of a snapshot's line, or is the expired parent of its
-     * oldest snapshot.
-     */
+    /** Returns whether {@code ancestor} is in a snapshot's line, or is the expired parent of the line's oldest one. */
     static boolean descendsFrom(TableMetadata table, Snapshot snapshot, long ancestor) {
         return line(table, snapshot == null ? null : snapshot.snapshotId())
                 .anyMatch(each -> each.snapshotId() == ancestor || Objects.equals(each.parentId(), ancestor));
@@ -234,10 +216,7 @@ final class Ledger {
                 .orElse(null);
     }
 
-    /**
-     * Returns the faults of a commit that follows {@code last}; empty if the commit's ranges begin where {@code last}
-     * ended, or if the commit moves the feed from there.
-     */
+    /** Returns why a commit cannot follow {@code last}; empty if it begins at its end, or moves the feed from there. */
     static List<String> faults(JsonNode last, Map<String, String> summary) {
         JsonNode ranges = parsed(summary.get(RANGES));
         JsonNode moved = positions(summary);
@@ -281,10 +260,7 @@ final class Ledger {
         return faults;
     }
 
-    /**
-     * Compares the sequence numbers of a source that has them, such as Kinesis, where equal counts of records do not
-     * show that no record is missing.
-     */
+    /** Compares a source's own sequence numbers: equal counts of records do not prove that none is missing. */
     private static List<String> marked(String name, JsonNode before, JsonNode now, String partition) {
         JsonNode ended = before.path("marks").path(partition).path(1);
         JsonNode begins = now.path("marks").path(partition).path(0);
@@ -294,10 +270,7 @@ final class Ledger {
                 : List.of(name + " begins after " + begins.asText() + ", the table ends at " + ended.asText());
     }
 
-    /**
-     * Describes the ranges that a feed at {@code position} will still read itself, and ranges of a topic with another
-     * id.
-     */
+    /** Describes ranges that a feed at {@code position} will read itself, or of a topic with another id. */
     static List<String> ahead(JsonNode position, JsonNode ranges) {
         List<String> ahead = new ArrayList<>();
         ranges.properties().forEach(topic -> topic.getValue().path("ranges").properties().forEach(partition -> {
@@ -316,10 +289,7 @@ final class Ledger {
         return parsed(summary.getOrDefault(MOVED, "{}")).path("positions");
     }
 
-    /**
-     * Returns whether a commit claims to move the feed from an unknown position. It is refused if the position is
-     * known.
-     */
+    /** Returns whether a commit moves the feed from an unknown position; refused if the position is known. */
     static boolean movesFromUnknown(Map<String, String> summary) {
         return parsed(summary.getOrDefault(MOVED, "{}")).path("unknown").asBoolean();
     }

@@ -18,7 +18,6 @@ public final class OutcomeFunction extends SqlFunction<Boolean> {
 
     private static final int SKIPPED = 2;
     private static final int STOP = 3;
-    /** The verdict on a row. */
     public static final int ROW = 0;
 
     /** The schema id to pass for a record that has none. */
@@ -45,7 +44,6 @@ public final class OutcomeFunction extends SqlFunction<Boolean> {
         this.outcomes = outcomes;
     }
 
-    /** Counts one record; generated code calls this. */
     public boolean invoke(
             UTF8String topic, int partition, long offset, int verdict, UTF8String reason, int schemaId) {
         Outcomes.RangeOutcome current = range;

@@ -40,9 +40,7 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
 
     private transient Set<Integer> coveredSchemas;
     private transient String refusal;
-    /**
-     * The number of rows that the batch's commit has added; null before the commit, or if the sink does not report it.
-     */
+    /** The rows that the batch's commit has added; null before it, or if the sink does not report them. */
     private transient volatile Long landed;
 
     /** The time, by {@link System#nanoTime}, when the sink was last allowed to commit; 0 if it was not allowed yet. */
@@ -71,15 +69,11 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         return commitId == null ? null : OPEN.get(commitId);
     }
 
-    /** Returns the function that counts a record of this batch, in a task. */
     public OutcomeFunction function() {
         return new OutcomeFunction(this);
     }
 
-    /**
-     * Starts the next batch of a query whose plan keeps using this counter: counts start at zero, under the next
-     * batch's commit id. The caller sets the bounds again.
-     */
+    /** Starts the next batch of a query with one plan for all batches: counts are zero, bounds must be set again. */
     public void next(String commitId, String nextCommitId) {
         OPEN.remove(commitId, this);
         reset();
@@ -91,10 +85,7 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         OPEN.put(nextCommitId, this);
     }
 
-    /**
-     * Notes the number of rows that a batch's commit has added; ignores the commit if no batch of this JVM is open for
-     * it.
-     */
+    /** Notes the rows that a commit has added, if a batch of this JVM is open for it. */
     static void land(String commitId, long rows) {
         Outcomes outcomes = of(commitId);
         if (outcomes != null) {
@@ -108,7 +99,6 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         return outcomes == null ? null : outcomes.landed;
     }
 
-    /** Ends a batch, whether it was committed or not. */
     public static void close(String commitId) {
         OPEN.remove(commitId);
     }
@@ -126,18 +116,12 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         bounds.add(new Bound(mostDeadLetters, mostShare, recordsBefore, deadLettersBefore));
     }
 
-    /**
-     * Sets the ids of the writers' schemas that the table's columns cover; a record with another schema refuses the
-     * commit.
-     */
+    /** Sets the writers' schemas that the table covers; a record with another schema refuses the commit. */
     public void cover(Collection<Integer> schemaIds) {
         coveredSchemas = new HashSet<>(schemaIds);
     }
 
-    /**
-     * Returns why the commit was refused: {@code schemas}, {@code stop} or {@code budget}; null if the commit was not
-     * refused.
-     */
+    /** Returns why the commit was refused: {@code schemas}, {@code stop} or {@code budget}; or null. */
     public String refusal() {
         return refusal;
     }
@@ -181,17 +165,14 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
                 .orElse(null);
     }
 
-    /** Returns the number of records that were read. */
     public long records() {
         return ranges.values().stream().mapToLong(each -> each.records).sum();
     }
 
-    /** Returns the number of dead letters. */
     public long deadLetters() {
         return ranges.values().stream().mapToLong(each -> each.deadLetters).sum();
     }
 
-    /** Returns the number of records that the pipeline skips. */
     public long skipped() {
         return ranges.values().stream().mapToLong(each -> each.skipped).sum();
     }
@@ -201,10 +182,7 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         return ranges.values().stream().mapToLong(each -> each.leftOut).sum();
     }
 
-    /**
-     * Returns one field without a column, whose choice does not depend on the order of the tasks; null if there is
-     * none.
-     */
+    /** Returns a field without a column, the same one in any order of tasks; null if there is none. */
     public String leftOutField() {
         return ranges.values().stream()
                 .filter(each -> each.leftOut > 0)
@@ -216,7 +194,6 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
                 .orElse(null);
     }
 
-    /** Returns the ids of the writers' schemas. */
     public Set<Integer> schemaIds() {
         Set<Integer> all = new TreeSet<>();
         ranges.values().forEach(each -> all.addAll(each.schemaIds));
@@ -252,10 +229,7 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         return json(topics);
     }
 
-    /**
-     * Returns the range of offsets that holds a partition's dead letters: {@code {"topic":{"0":[first,last + 1]}}},
-     * without partitions that have none.
-     */
+    /** Returns the range of each partition's dead letters: {@code {"topic":{"0":[first,last + 1]}}}. */
     public String deadRanges() {
         Map<String, Map<Integer, long[]>> topics = new TreeMap<>();
         for (RangeOutcome range : ranges.values()) {
@@ -337,9 +311,7 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         long skipped;
         long firstDead = Long.MAX_VALUE;
         long lastDead = -1;
-        /**
-         * The number of rows whose records have a field without a column; {@link #leftOutField} is one of these fields.
-         */
+        /** The number of rows whose records have a field without a column, such as {@link #leftOutField}. */
         long leftOut;
 
         String leftOutField;

@@ -149,10 +149,7 @@ record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, lo
                 .toJson();
     }
 
-    /**
-     * Returns the kept offsets before the new line's own moves: a rollback also brings back rows that the undone moves
-     * deleted.
-     */
+    /** Returns the kept offsets before the new line's moves: a rollback restores rows that undone moves deleted. */
     private static Covered keptBefore(TableMetadata base, TableMetadata changed, String feed) {
         String text = base.properties().get(Ledger.POSITION + feed);
         Covered kept = text.equals(Ledger.ROLLED_BACK) ? Covered.nothing() : Covered.of(ofJson(text).kept.toJson());
@@ -206,10 +203,7 @@ record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, lo
         covered.add(ranges);
     }
 
-    /**
-     * Undoes what a snapshot changed in {@code covered}; returns false if that is impossible, because the snapshot
-     * moved the feed to another topic and discarded the old topic's offsets.
-     */
+    /** Undoes a snapshot's change of {@code covered}; returns false if a move to another topic made that impossible. */
     private static boolean takeBack(Covered covered, Snapshot snapshot) {
         Map<String, String> summary = snapshot.summary();
         JsonNode ranges = Ledger.parsed(summary.get(Ledger.RANGES));

@@ -19,10 +19,7 @@ import org.apache.iceberg.TableMetadata;
  */
 public final class RecentTables {
     private static final int MOST_TABLES = 500;
-    /**
-     * The keys of a snapshot's summary to show. Other keys are left out, because values such as the ranges of many
-     * partitions can be long.
-     */
+    /** The keys of a snapshot's summary to show; others may have long values, such as many ranges. */
     private static final Set<String> SUMMARY = Set.of(
             "added-data-files",
             "added-records",

@@ -24,7 +24,6 @@ public final class BatchFunction extends SqlFunction<UTF8String> {
         super("batch", "batch", DataTypes.StringType, DataTypes.StringType);
     }
 
-    /** Returns the batch for one row; generated code calls this. */
     public UTF8String invoke(UTF8String source) {
         TaskContext now = TaskContext.get();
         if (batch == null || now != task) {

@@ -53,10 +53,7 @@ public final class OnceOnly {
         return marked(records).filter("NOT " + COPY).drop(COPY);
     }
 
-    /**
-     * Returns all records with the column {@value #COPY}, which says whether a record is a duplicate of a record before
-     * it.
-     */
+    /** Returns all records with the column {@value #COPY}: whether a record repeats an earlier one. */
     public static Dataset<Row> marked(Dataset<Row> records) {
         MapFunction<Row, String> writer = OnceOnly::writer;
         FlatMapGroupsWithStateFunction<String, Row, byte[], Row> once = OnceOnly::once;

@@ -22,10 +22,7 @@ enum Acceptance {
         return option == null ? SAME_RECORD : valueOf(option.toUpperCase(java.util.Locale.ROOT));
     }
 
-    /**
-     * Returns the plan for reading records of {@code writer} as {@code reader}; for a refused schema, the plan refuses
-     * each record with the reason.
-     */
+    /** Returns the plan for reading {@code writer}'s records; for a refused schema, it refuses every record. */
     AvroStep plan(Schema writer, Schema reader) {
         if (writer.isUnion() && !reader.isUnion()) {
             AvroStep[] branches = writer.getTypes().stream().map(each -> plan(each, reader)).toArray(AvroStep[]::new);
@@ -35,9 +32,7 @@ enum Acceptance {
         return why == null ? AvroPlan.of(writer, reader) : new AvroObjects.Refusal(why);
     }
 
-    /**
-     * Returns why records of {@code writer} must not become rows of {@code reader}; null if records may become rows.
-     */
+    /** Returns why records of {@code writer} must not become rows of {@code reader}; null if they may. */
     String refusal(Schema writer, Schema reader) {
         if (this == ANY || writer.getType() != Schema.Type.RECORD) {
             return null;

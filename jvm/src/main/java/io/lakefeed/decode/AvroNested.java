@@ -14,10 +14,7 @@ import org.apache.spark.unsafe.types.UTF8String;
 final class AvroNested {
     private AvroNested() {}
 
-    /**
-     * Reads a record: first the fields of the writer's schema in their order, then the fields that only the reader's
-     * schema has.
-     */
+    /** Reads a record: the writer's fields in their order, then the fields that only the reader has. */
     static final class OfRecord extends AvroStep {
         /** Marks a field that is skipped, in the places of {@link #become}. */
         static final int NOWHERE = -1;
@@ -103,7 +100,6 @@ final class AvroNested {
         }
     }
 
-    /** Skips a field that the reader's schema does not have. */
     static final class Skipped extends AvroStep {
         private final AvroSkip skip;
 
@@ -156,10 +152,7 @@ final class AvroNested {
         }
     }
 
-    /**
-     * Reads a value that the reader's schema declares as a union of several types, into a struct in which one field is
-     * set.
-     */
+    /** Reads a value of a reader's union of several types into a struct with one field set. */
     static final class OfMember extends AvroStep {
         private final boolean repeated;
         private final int members;
@@ -336,9 +329,7 @@ final class AvroNested {
 
         private Object[] keys = NONE;
         private int size;
-        /**
-         * A hash table with the positions of the keys, counted from 1; 0 marks a free slot. Null if there are few keys.
-         */
+        /** A hash table of the keys' positions, from 1; 0 marks a free slot. Null if there are few keys. */
         private int[] table;
 
         int size() {

@@ -93,9 +93,7 @@ final class AvroObjects {
         private final UTF8String[] symbols;
         private final List<String> written;
 
-        /**
-         * Creates the step of an enum; {@code symbols} has the reader's symbol for each symbol of the writer, or null.
-         */
+        /** Creates the step of an enum: {@code symbols} has the reader's symbol for each of the writer, or null. */
         OfEnum(UTF8String[] symbols, List<String> written) {
             super(DataTypes.StringType);
             this.symbols = symbols;
@@ -129,7 +127,6 @@ final class AvroObjects {
         }
     }
 
-    /** Reads a decimal that Spark has written as a long. */
     static final class OfLongDecimal extends Single {
         private final AvroDecimal decimal;
 
@@ -180,10 +177,7 @@ final class AvroObjects {
         }
     }
 
-    /**
-     * Refuses a record that has a value where writer's and reader's schema do not fit. Records without such a value are
-     * read.
-     */
+    /** Refuses only records that have a value at this place, where the two schemas do not fit. */
     static final class Refusal extends AvroStep {
         private final String why;
 
@@ -210,10 +204,7 @@ final class AvroObjects {
      * the writer.
      */
     record AvroDecimal(int writtenScale, DecimalType type) {
-        /**
-         * Enough for about 2,400 digits. No realistic change of scale turns a longer number into one of at most 38
-         * digits.
-         */
+        /** About 2,400 digits: no realistic change of scale reduces more of them to 38. */
         private static final int MOST_BYTES = 1_024;
 
         /** The bytes of memory for a number that does not fit into a long, with intermediate objects. */

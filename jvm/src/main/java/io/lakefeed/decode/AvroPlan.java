@@ -33,19 +33,13 @@ final class AvroPlan {
     /** The beginning of the error if the writer's and the reader's schema do not fit. */
     static final String MISMATCH = "the writer's schema does not fit the reader's: ";
 
-    /**
-     * The most steps of a plan; the branches of a writer's unions multiply, so that a small reader's schema can need
-     * many steps.
-     */
+    /** The most steps of a plan: branches of a writer's unions multiply, even with a small reader's schema. */
     private static final int MOST_STEPS = 20 * AvroTypes.SchemaLimits.MOST_COLUMNS;
 
     /** The steps of records inside JSON, where types can be recursive, so that a step can contain itself. */
     private final Map<Action, AvroNested.OfRecord> records = new IdentityHashMap<>();
 
-    /**
-     * The number of arrays and maps around the current place; a value inside an array or a map can occur any number of
-     * times.
-     */
+    /** The arrays and maps around the current place, inside which a value can occur any number of times. */
     private int containers;
 
     private int steps;
@@ -62,10 +56,7 @@ final class AvroPlan {
         return new AvroPlan().step(Resolver.resolve(writer, reader, GENERIC), Set.of());
     }
 
-    /**
-     * Returns the step for an action; {@code open} has the names of the records around the action, and is null inside
-     * JSON.
-     */
+    /** Returns an action's step; {@code open}: the names of the records around it, null inside JSON. */
     private AvroStep step(Action action, Set<String> open) {
         if (++steps > MOST_STEPS) {
             throw new AvroRuntimeException("reading it takes more than " + MOST_STEPS + " steps");

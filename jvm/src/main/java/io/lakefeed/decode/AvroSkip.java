@@ -100,7 +100,6 @@ interface AvroSkip {
         }
     }
 
-    /** Skips a record, whose type can contain itself. */
     final class OfRecord implements AvroSkip {
         private AvroSkip[] fields;
         private String[] names;

@@ -39,10 +39,7 @@ abstract class AvroStep {
         }
     }
 
-    /**
-     * Returns the kind of a common field. A record reads fields of these kinds itself, which saves a call for each
-     * field.
-     */
+    /** Returns the kind of a common field, which a record reads itself to save a call. */
     byte common() {
         return OTHER;
     }

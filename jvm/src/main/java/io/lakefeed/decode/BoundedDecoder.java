@@ -75,7 +75,6 @@ final class BoundedDecoder {
         budget.charge(size);
     }
 
-    /** Enters a record that can contain records of its own type. */
     void enter() {
         if (++depth > DEEPEST) {
             throw new BadRecord("nested too deeply");
@@ -159,9 +158,7 @@ final class BoundedDecoder {
         throw new BadRecord("an int or long of more than 10 bytes at byte " + at);
     }
 
-    /**
-     * Joins the lower seven bits of all eight bytes: first of pairs of bytes, then of four bytes, then of all eight.
-     */
+    /** Joins the lower seven bits of eight bytes: first in pairs, then in fours, then all. */
     private static long sevenBits(long word) {
         long pairs = word & 0x007F007F007F007FL | (word & 0x7F007F007F007F00L) >>> 1;
         long fours = pairs & 0x00003FFF00003FFFL | (pairs & 0x3FFF00003FFF0000L) >>> 2;
@@ -262,10 +259,7 @@ final class BoundedDecoder {
         return counted(count, free);
     }
 
-    /**
-     * Skips blocks that state their size; returns the number of items in the next block that states none, for the
-     * caller to skip.
-     */
+    /** Skips blocks that state their size; returns the number of items in the next other block. */
     int skipItems(boolean free) {
         long count = readLong();
         while (count < 0) {
@@ -290,10 +284,7 @@ final class BoundedDecoder {
         skip(length, "a fixed");
     }
 
-    /**
-     * Skips bytes. Callers must not write {@code at += readLong()}, because Java would use the value of {@code at} from
-     * before the call.
-     */
+    /** Skips bytes. {@code at += readLong()} would be wrong, because Java reads {@code at} before the call. */
     private void skip(long length, String of) {
         at += available(length, of);
     }

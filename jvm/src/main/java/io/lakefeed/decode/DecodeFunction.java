@@ -40,12 +40,10 @@ public final class DecodeFunction extends SqlFunction<InternalRow> {
         options.newReader();
     }
 
-    /** Returns the columns that a decoded value has. */
     public StructType columns() {
         return options.columns();
     }
 
-    /** Decodes one record; generated code calls this. */
     public InternalRow invoke(byte[] record) {
         RecordReader reader = latest;
         if (reader == null || reader.owner != Thread.currentThread()) {

@@ -58,10 +58,7 @@ final class DecodeOptions implements Serializable {
         this.type = type();
     }
 
-    /**
-     * Returns the fields of the result's {@code value}. A value that is not a record becomes a single field that is
-     * also named {@code value}.
-     */
+    /** Returns the fields of the result's {@code value}; a value without fields is one field {@code value}. */
     StructType columns() {
         return type instanceof StructType struct ? struct : new StructType().add("value", type);
     }

@@ -35,10 +35,7 @@ final class JsonInput implements Closeable {
     LeftOut leftOut;
 
     private final boolean lenient;
-    /**
-     * Whether the document has escapes. Only in a document with escapes can valid UTF-8 contain half of a surrogate
-     * pair.
-     */
+    /** Whether the document has escapes, which alone can produce half of a surrogate pair. */
     private final boolean escapes;
 
     /** Opens a document; {@code lenient} is {@link TextValue.Rules#lenient}. */
@@ -110,10 +107,7 @@ final class JsonInput implements Closeable {
         return repaired == null ? text : repaired.toString();
     }
 
-    /**
-     * Returns the current value as compact JSON, with numbers as they are written; the parser is then at the value's
-     * last token.
-     */
+    /** Returns the current value as compact JSON, and stops at its last token; numbers stay as written. */
     UTF8String json() throws IOException {
         StringWriter text = new StringWriter();
         try (JsonGenerator generator = STRICT.createGenerator(text)) {

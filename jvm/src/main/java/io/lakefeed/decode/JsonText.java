@@ -37,7 +37,6 @@ final class JsonText {
         }
     }
 
-    /** Starts an object or an array with its brace. */
     void open(char brace) {
         put((byte) brace);
         first = true;

@@ -26,15 +26,10 @@ import org.apache.spark.unsafe.types.UTF8String;
 
 /** Reads a JSON value as one type of the reader; created once for each type. */
 interface JsonValue {
-    /**
-     * A property of a field in the reader's Avro schema. If it is true, the field can be any JSON, which the column
-     * holds as text.
-     */
+    /** A property in the reader's schema: the field can be any JSON, which the column has as text. */
     String ANY = "lakefeed.json";
 
-    /**
-     * A property of a field in the reader's Avro schema: the field's name in JSON, if Avro does not allow that name.
-     */
+    /** A property in the reader's schema: the field's name in JSON, if Avro does not allow that name. */
     String NAME = "lakefeed.json.name";
 
     /**

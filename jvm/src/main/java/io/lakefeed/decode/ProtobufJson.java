@@ -148,7 +148,6 @@ final class ProtobufJson implements ProtobufNested.ProtobufPart {
         final byte[] name;
         /** The reader of a scalar field; null if the field is a message. */
         private final ProtobufValue scalar;
-        /** The value of an unset scalar. */
         private final Object zero;
         private final byte[] zeroText;
         private final String zeroPlain;

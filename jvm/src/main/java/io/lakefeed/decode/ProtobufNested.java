@@ -40,10 +40,7 @@ final class ProtobufNested {
     private final Field field;
     private final ProtobufPart part;
     private final MemoryBudget budget;
-    /**
-     * The value of an empty message; all empty messages share it, because a record of two million bytes can have a
-     * million of them.
-     */
+    /** The value of all empty messages, of which a record of two million bytes can have a million. */
     private Object empty;
 
     private ProtobufNested(Field field, ProtobufPart part, MemoryBudget budget) {
@@ -131,7 +128,6 @@ final class ProtobufNested {
         return part.begun();
     }
 
-    /** Returns the value of a message without bytes. */
     Object empty() {
         if (empty == null) {
             empty = part.finished(part.begun());
@@ -139,7 +135,6 @@ final class ProtobufNested {
         return empty;
     }
 
-    /** Returns the value of an unfinished message. */
     Object finished(Object unfinished) {
         return unfinished == EMPTY ? empty() : part.finished(unfinished);
     }

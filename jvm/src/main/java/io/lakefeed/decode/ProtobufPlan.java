@@ -38,9 +38,7 @@ final class ProtobufPlan {
     private static final GenericArrayData NO_ITEMS = new GenericArrayData(new Object[0]);
 
     private static final ArrayBasedMapData NO_ENTRIES = new ArrayBasedMapData(NO_ITEMS, NO_ITEMS);
-    /**
-     * The bytes of memory of a row; a list, a map and an entry of a map follow. Each includes the objects that hold it.
-     */
+    /** The bytes of memory of a row with the objects that hold it; those of a list, a map, an entry follow. */
     private static final int ROW = 80;
 
     private static final int LIST = 112;
@@ -52,10 +50,7 @@ final class ProtobufPlan {
         void read(WireInput input, int tag, Object[] row, int depth);
     }
 
-    /**
-     * Is never in a slot; as the {@code finished} value of a {@link Finish} it means that the field always needs
-     * finishing.
-     */
+    /** As {@code finished} of a {@link Finish}: the field always needs finishing. No slot has this value. */
     private static final Object ANY = new Object();
 
     /**
@@ -108,10 +103,7 @@ final class ProtobufPlan {
         return plan;
     }
 
-    /**
-     * Returns, by the name of each writer's field that the reader needs, the position of the reader's field with that
-     * name or alias.
-     */
+    /** Returns the positions of the reader's fields by the names of the writer's fields that they match. */
     private static Map<String, Integer> slots(ProtoMessage writer, Schema reader) {
         List<String> written = writer.fields().stream().map(Field::name).toList();
         Map<String, Integer> slots = new HashMap<>();

@@ -118,10 +118,7 @@ final class ProtobufReader extends RecordReader {
         }
     }
 
-    /**
-     * Returns whether the reader's record has this name, or an alias with this name, without namespaces, as in Avro's
-     * resolution.
-     */
+    /** Returns whether the reader's record has this name or alias, without namespaces, as in Avro. */
     private boolean isReaders(String name) {
         return readerSchema.getName().equals(name)
                 || readerSchema.getAliases().stream().anyMatch(alias -> alias.substring(alias.lastIndexOf('.') + 1).equals(name));

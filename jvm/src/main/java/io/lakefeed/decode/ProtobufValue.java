@@ -48,7 +48,6 @@ interface ProtobufValue {
         return found;
     }
 
-    /** Returns the error for a field whose values do not fit the reader's type. */
     static BadRecord misfit(Field field, DataType target) {
         String repeated = field.presence() == ProtoFile.Presence.REPEATED ? "repeated " : "";
         String type = field.message() == null ? field.type().wordOf() : field.message().fullName();
@@ -143,9 +142,7 @@ interface ProtobufValue {
         return new BigDecimal(Long.toUnsignedString(unsigned));
     }
 
-    /**
-     * Reads an enum's value as the name of its symbol, or as its number if the writer's schema has no symbol for it.
-     */
+    /** Reads an enum's value as its symbol, or as its number if the schema has no symbol for it. */
     private static ProtobufValue ofEnum(Field field, DataType target) {
         if (target == DataTypes.IntegerType) {
             return input -> (int) input.varint();

@@ -30,7 +30,6 @@ public abstract class RecordReader {
     private final Writers<?> writers;
     private Integer latest = 0;
 
-    /** Creates a reader of records without a header. */
     protected RecordReader() {
         this(null);
     }
@@ -157,10 +156,7 @@ public abstract class RecordReader {
             return (record[1] & 0xFF) << 24 | (record[2] & 0xFF) << 16 | (record[3] & 0xFF) << 8 | record[4] & 0xFF;
         }
 
-        /**
-         * Returns a hint for the error of a value that is read without a header but seems to have a header; otherwise
-         * an empty text.
-         */
+        /** Returns a hint for a value that seems to have a header but is read without one; or an empty text. */
         static String described(byte[] record) {
             boolean framed = record.length > HEADER && record[0] == MAGIC && schemaId(record) > 0;
             return framed ? "; it begins as values of a schema registry do, with schema id " + schemaId(record) : "";

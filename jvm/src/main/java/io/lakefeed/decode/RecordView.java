@@ -181,10 +181,7 @@ public final class RecordView {
         return new GenericInternalRow(new Object[] {selected, keyValue, schemaId, error});
     }
 
-    /**
-     * Returns the columns that an expression can use; stores in {@link #shown} which columns of {@link #POSITION} and
-     * the key are among them.
-     */
+    /** Returns the columns for expressions; stores in {@link #shown} those of {@link #POSITION} and the key. */
     private StructType input() {
         Set<String> taken = new LinkedHashSet<>();
         for (String name : valueType.fieldNames()) {
@@ -210,9 +207,7 @@ public final class RecordView {
         return all;
     }
 
-    /**
-     * Returns the type in which the key is shown; a key of text or a number is not shown as a record with one field.
-     */
+    /** Returns the type in which the key is shown: text and numbers are no record with one field. */
     private DataType keyDataType() {
         return hasSingleKey() ? keyType.apply(0).dataType() : keyType;
     }

@@ -40,9 +40,7 @@ final class Registry {
 
     private record Known(String kind, Object schema) {}
 
-    /**
-     * Identifies a request; includes the kind, because an id can be wrong for one kind of schema and right for another.
-     */
+    /** Identifies a request, also by the kind: an id can be wrong for one kind and right for another. */
     private record Asked(int id, String kind) {}
 
     /**
@@ -189,10 +187,7 @@ final class Registry {
         }
     }
 
-    /**
-     * Returns the cached subjects of an id; null if they must be requested again, because the schema may be registered
-     * under a new subject.
-     */
+    /** Returns the cached subjects of an id; null to ask again, because there may be a new subject. */
     private Subjects usable(int id, Set<String> subjects) {
         Subjects found = subjectsOf.get(id);
         return found != null && (found.any(subjects) || System.nanoTime() - found.until < 0) ? found : null;
@@ -259,10 +254,7 @@ final class Registry {
             }
         }
 
-        /**
-         * Adds the texts of the schemas that {@code answer} refers to; each text comes after the texts that it refers
-         * to itself.
-         */
+        /** Adds the texts of the schemas that {@code answer} refers to, each after those that it needs. */
         private void collect(JsonNode answer, String of, int depth) throws InterruptedException {
             if (depth > DEEPEST_REFERENCE) {
                 throw new BadRecord(of + " is nested in more than " + DEEPEST_REFERENCE + " references");

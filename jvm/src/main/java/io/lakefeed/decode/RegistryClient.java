@@ -35,10 +35,7 @@ final class RegistryClient {
     private static final long LONGEST_PAUSE_MILLIS = 5_000;
     private static final ObjectMapper JSON = new ObjectMapper();
 
-    /**
-     * The most bytes of an answer: more than any schema has, because a registry stores a schema in one record of a
-     * Kafka topic.
-     */
+    /** The most bytes of an answer: a registry stores a schema in one Kafka record, so none is larger. */
     private static final int MOST_BYTES = 16 << 20;
 
     private final String url;
@@ -86,10 +83,7 @@ final class RegistryClient {
         return get(path, patience, missing, answer -> answer.path("schema").isTextual());
     }
 
-    /**
-     * Returns the JSON at {@code path}; {@code usable} distinguishes a registry's answer from the answer of another
-     * server.
-     */
+    /** Returns the JSON at {@code path}; {@code usable} rejects the answer of another server than a registry. */
     JsonNode get(String path, Patience patience, String missing, Predicate<JsonNode> usable)
             throws InterruptedException {
         try {

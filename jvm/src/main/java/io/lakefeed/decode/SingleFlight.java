@@ -19,18 +19,12 @@ final class SingleFlight<K, V> {
     private final RegistryClient client;
     private final Map<K, CompletableFuture<V>> running = new ConcurrentHashMap<>();
 
-    /**
-     * Sends the request, and stores the answer where the argument {@code known} of {@link SingleFlight#answer} finds
-     * it.
-     */
+    /** Sends the request, and stores the answer for {@code known} of {@link SingleFlight#answer}. */
     interface Request<V> {
         V answer() throws InterruptedException;
     }
 
-    /**
-     * Creates an object for one kind of request; {@code client} creates the errors for waits that end without an
-     * answer.
-     */
+    /** Creates an object for one kind of request; {@code client} creates the errors for waits without an answer. */
     SingleFlight(RegistryClient client) {
         this.client = client;
     }

@@ -26,7 +26,6 @@ public interface TextValue {
     /** A date with or without a time. Spark itself would also accept "2026" and "12:30" as timestamps. */
     Pattern MOMENT = Pattern.compile("\\d{4}-\\d{2}-\\d{2}([Tt ].*)?");
 
-    /** The most characters of a timestamp. */
     int LONGEST_MOMENT = 100;
 
     /** A double holds each whole number up to this number exactly. */
@@ -101,10 +100,7 @@ public interface TextValue {
                 || type instanceof DecimalType;
     }
 
-    /**
-     * Returns a whole number as a value of the type; null if the number does not fit, or if only its text shows whether
-     * it fits.
-     */
+    /** Returns a whole number as this type; null if it does not fit, or if only its text shows that. */
     static Object number(long number, DataType type) {
         if (type == DataTypes.LongType) {
             return number;
@@ -151,10 +147,7 @@ public interface TextValue {
         }
     }
 
-    /**
-     * Returns whether a number has only digits, signs, points and exponents. Java's parsers would also accept
-     * hexadecimal numbers.
-     */
+    /** Returns whether a number has no characters of hexadecimal numbers, which Java would accept. */
     private static boolean isAscii(String number) {
         for (int at = 0; at < number.length(); at++) {
             char c = number.charAt(at);

@@ -25,7 +25,6 @@ import org.apache.hadoop.fs.permission.FsPermission;
 public final class DurableFileSystem extends LocalFileSystem {
     private static final int LONGEST_NAME = 255;
 
-    /** Creates the file system; Hadoop calls this. */
     public DurableFileSystem() {
         super(new Files());
     }
@@ -60,9 +59,7 @@ public final class DurableFileSystem extends LocalFileSystem {
         }
     }
 
-    /**
-     * A stream that has written its file, and the file's name in the folder, to the disk when {@code close} returns.
-     */
+    /** A stream whose {@code close} returns when the file and its name in the folder are on the disk. */
     private static final class Synced extends FilterOutputStream implements Syncable, StreamCapabilities {
         private final java.nio.file.Path path;
         private boolean closed;

@@ -170,10 +170,7 @@ final class DecodedReader implements PartitionReader<InternalRow> {
         return row;
     }
 
-    /**
-     * Closes the consumer if its range was not read to the end, because then the task has failed, perhaps because of
-     * the consumer.
-     */
+    /** Closes the consumer of a failed task, because the consumer may be the cause. */
     @Override
     public void close() {
         if (consumer != null) {

@@ -24,10 +24,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * created for the undecoded record. {@link DirectOptions} has the options.
  */
 public final class DecodedRecords implements TableProvider {
-    /**
-     * Closes the consumers that this JVM kept for a run's next batch. Executors close their kept consumers after five
-     * minutes.
-     */
+    /** Closes this JVM's consumers of a run. Executors close theirs after five minutes. */
     public static void endRun(String run) {
         PartitionConsumer.closeKept(run);
     }

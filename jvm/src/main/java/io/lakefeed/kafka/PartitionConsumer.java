@@ -45,10 +45,7 @@ final class PartitionConsumer implements AutoCloseable {
     private final TopicPartition partition;
     private final KafkaConsumer<byte[], byte[]> consumer;
     private Iterator<ConsumerRecord<byte[], byte[]>> fetched = Collections.emptyIterator();
-    /**
-     * A record that was already taken from {@code fetched} but lies after the range that was read; null if there is
-     * none.
-     */
+    /** A record from {@code fetched} that lies after the range that was read; or null. */
     private ConsumerRecord<byte[], byte[]> ahead;
 
     /** The offset from which {@code ahead} and {@code fetched} have the next records; -1 before the first range. */
@@ -97,10 +94,7 @@ final class PartitionConsumer implements AutoCloseable {
         return created;
     }
 
-    /**
-     * Removes and returns the consumer of the topic that was kept for the longest time; null if it cannot move to
-     * another partition yet.
-     */
+    /** Removes the consumer of the topic that was kept longest; null if it cannot move to a partition yet. */
     private static PartitionConsumer removeLongest(Key key) {
         long latest = System.nanoTime() - LAST_FETCH_NANOS;
         for (PartitionConsumer each : KEPT.values()) {
@@ -151,10 +145,7 @@ final class PartitionConsumer implements AutoCloseable {
         end();
     }
 
-    /**
-     * Closes the consumer without waiting for the broker, because the consumer is in no group that it would have to
-     * leave.
-     */
+    /** Closes the consumer at once, because it is in no group that it would have to leave. */
     private void end() {
         consumer.close(Duration.ZERO);
     }

@@ -79,10 +79,7 @@ record Readers(StructType columns, boolean fast, boolean keeps) implements Parti
             return rows.apply(record);
         }
 
-        /**
-         * Keeps the consumer if its range was read to the end. Otherwise the task has failed, perhaps because of the
-         * consumer, which is closed.
-         */
+        /** Keeps the consumer, or closes it after a failed task, which the consumer may have caused. */
         @Override
         public void close() {
             if (ended && keeps) {

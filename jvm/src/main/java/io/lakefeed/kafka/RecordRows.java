@@ -120,10 +120,7 @@ final class RecordRows extends AbstractFunction1<ConsumerRecord<byte[], byte[]>,
         }
     }
 
-    /**
-     * Returns a topic's name as Spark's text. The records of a fetch share one String, so comparing references shows a
-     * new name.
-     */
+    /** Returns a topic's name as Spark's text; the records of a fetch share one String of the name. */
     private UTF8String text(String name) {
         if (name != topic) {
             topic = name;

@@ -59,10 +59,7 @@ public final class UncopiedRows extends AbstractFunction1<SparkSessionExtensions
         }
     }
 
-    /**
-     * Returns whether a projection returns the columns that it reads, in the same order. Names may differ, because a
-     * writer does not use names.
-     */
+    /** Returns whether a projection returns its input columns in order; writers do not use the names. */
     private static boolean keepsColumns(Seq<NamedExpression> projected, Seq<AttributeReference> read) {
         if (projected.size() != read.size()) {
             return false;

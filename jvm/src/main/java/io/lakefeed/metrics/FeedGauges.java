@@ -15,10 +15,7 @@ import java.util.concurrent.ConcurrentHashMap;
  * A gauge returns the last reported number without waiting.
  */
 public final class FeedGauges {
-    /**
-     * The most gauges of all feeds together. A limit is needed, because a registry keeps each gauge until it is
-     * removed.
-     */
+    /** The most gauges of all feeds: a registry keeps each gauge until it is removed. */
     static final int MOST_GAUGES = 100_000;
 
     private static final Map<String, Map<String, Number>> FEEDS = new ConcurrentHashMap<>();
@@ -35,10 +32,7 @@ public final class FeedGauges {
         registry.register("feeds", (Gauge<Integer>) FEEDS::size);
     }
 
-    /**
-     * Ends the reports to this registry. The registry's gauges stay, because Spark's sinks read them once more after
-     * this call.
-     */
+    /** Ends the reports to this registry; its gauges stay, because Spark's sinks read them once more. */
     static synchronized void close(MetricRegistry closed) {
         if (registry == closed) {
             registry = null;

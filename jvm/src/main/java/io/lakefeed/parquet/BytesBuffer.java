@@ -116,7 +116,6 @@ final class BytesBuffer extends PageBuffer {
         end += fixed;
     }
 
-    /** Makes room for a value and stores its length. */
     private void begin(int length) {
         int required = Math.addExact(end, length + prefix + Long.BYTES);
         if (required > bytes.length) {
@@ -318,10 +317,7 @@ final class BytesBuffer extends PageBuffer {
         found.updateStats(copied(entries, entryStarts[most], entryLengths[most]));
     }
 
-    /**
-     * Compares two values: texts and bytes as unsigned bytes, decimals as numbers in two's complement of the same
-     * length.
-     */
+    /** Compares texts and bytes as unsigned bytes, decimals as two's complements of one length. */
     private int compare(byte[] in, int start, int length, int otherStart, int otherLength) {
         if (kind == ValueKind.LONG_DECIMAL && in[start] < 0 != in[otherStart] < 0) {
             return in[start] < 0 ? -1 : 1;

@@ -32,10 +32,7 @@ final class ColumnarAppender implements FileAppender<InternalRow> {
 
     private final OutputFile file;
     private final MessageType schema;
-    /**
-     * The columns of the rows; {@link #columns} has those of the file, of which one nested column here can have
-     * several.
-     */
+    /** The columns of the rows; a nested one can have several of the file's {@link #columns}. */
     private final Column[] roots;
 
     private final PageBuffer[] columns;
@@ -116,10 +113,7 @@ final class ColumnarAppender implements FileAppender<InternalRow> {
         }
     }
 
-    /**
-     * Ends the row group if it is full. Otherwise plans the next check after half of the rows that still fit, as
-     * Iceberg does.
-     */
+    /** Ends the row group if it is full; else checks again after half of the rows that still fit. */
     private void endFullRowGroup() throws IOException {
         long size = bufferedBytes();
         long ofRow = Math.max(1, size / rows);
@@ -153,10 +147,7 @@ final class ColumnarAppender implements FileAppender<InternalRow> {
         pages.close();
     }
 
-    /**
-     * Creates the file. It is called before the first row group is written, so that without rows no file is created, as
-     * in Iceberg.
-     */
+    /** Creates the file before the first row group, so that without rows there is no file. */
     void open() throws IOException {
         if (writer != null) {
             return;

@@ -85,10 +85,7 @@ final class ColumnarFile {
                 byNamesInFile(metricsConfig, schema, parquet));
     }
 
-    /**
-     * Returns why Iceberg's own appender must write rows of this type; null if a {@link ColumnarAppender} can write
-     * them.
-     */
+    /** Returns why {@link ColumnarAppender} cannot write rows of this type; null if it can. */
     static String refusal(Schema schema, StructType rows, Map<String, String> properties) {
         for (String name : properties.keySet()) {
             boolean isUnknown = name.startsWith(WRITER_PROPERTIES) && !KNOWN_PROPERTIES.contains(name);
@@ -107,10 +104,7 @@ final class ColumnarFile {
                 TableProperties.PARQUET_COMPRESSION, TableProperties.PARQUET_COMPRESSION_DEFAULT));
     }
 
-    /**
-     * Returns the config by the columns' names in the file's footer, as Iceberg uses it, because Parquet changes some
-     * names.
-     */
+    /** Returns the config by the columns' names in the footer, because Parquet changes some names. */
     private static MetricsConfig byNamesInFile(MetricsConfig config, Schema schema, MessageType parquet) {
         Schema inFile = ParquetSchemaUtil.convertAndPrune(parquet);
         Map<String, String> modes = new HashMap<>();

@@ -69,10 +69,7 @@ public final class ColumnarModel implements FormatModel<InternalRow, StructType>
         return model instanceof ColumnarModel ? model : new ColumnarModel((FormatModel<InternalRow, StructType>) model);
     }
 
-    /**
-     * Returns why Iceberg's own appender must write the files of a table; null if {@link ColumnarAppender} can write
-     * them.
-     */
+    /** Returns why {@link ColumnarAppender} cannot write the files of a table; null if it can. */
     public static String refusal(Table table) {
         return refusal(SparkSchemaUtil.convert(table.schema()).json(), table.properties());
     }
@@ -96,10 +93,7 @@ public final class ColumnarModel implements FormatModel<InternalRow, StructType>
         return ColumnarFile.refusal(SparkSchemaUtil.convert(rows), rows, ofFiles);
     }
 
-    /**
-     * Returns whether {@link ColumnarAppender} is selected; in a task, {@code SQLConf.get()} has the session's
-     * settings.
-     */
+    /** Returns whether {@link ColumnarAppender} is on, by the settings of a session or a task. */
     static boolean isOn(SQLConf settings) {
         return Boolean.parseBoolean(settings.getConfString(SETTING, "false"));
     }

@@ -78,9 +78,7 @@ final class Columns {
         return buffer;
     }
 
-    /**
-     * Returns why {@link ColumnarAppender} cannot write rows of this type into files of this schema; null if it can.
-     */
+    /** Returns why {@link ColumnarAppender} cannot write these rows into these files; null if it can. */
     static String refusal(MessageType schema, StructType rows) {
         if (schema.getFieldCount() != rows.size() || rows.isEmpty()) {
             return "the rows have other columns than the table";

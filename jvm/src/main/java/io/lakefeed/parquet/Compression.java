@@ -15,9 +15,7 @@ import org.apache.iceberg.shaded.org.apache.parquet.hadoop.metadata.CompressionC
 
 /** Compresses pages: with zstd in one call, with other codecs like parquet-java. */
 record Compression(CompressionCodecName codec, Optional<String> level) {
-    /**
-     * The default level of zstd. Level 3, parquet-java's default, takes a fifth more time and makes files no smaller.
-     */
+    /** zstd's level: 3, parquet-java's default, takes a fifth more time and makes files no smaller. */
     private static final String LEVEL = "1";
 
     private static final Set<CompressionCodecName> KNOWN = Set.of(
@@ -26,7 +24,6 @@ record Compression(CompressionCodecName codec, Optional<String> level) {
             CompressionCodecName.GZIP,
             CompressionCodecName.LZ4_RAW,
             CompressionCodecName.UNCOMPRESSED);
-    /** Hadoop's setting for the level of gzip. */
     static final String GZIP_LEVEL = "zlib.compress.level";
 
     /** Returns the codec of this name; empty if this class does not support the codec. */
@@ -45,10 +42,7 @@ record Compression(CompressionCodecName codec, Optional<String> level) {
         return new ParquetCodecFactory(settings, pageBytes).getCompressor(codec);
     }
 
-    /**
-     * Compresses a page in one call. Parquet's own codec would create a stream for each page and copy the page through
-     * it.
-     */
+    /** Compresses a page in one call; Parquet's codec copies it through a new stream. */
     static final class Zstd implements BytesInputCompressor {
         private final ZstdCompressCtx context;
         private byte[] compressed = new byte[0];
@@ -80,7 +74,6 @@ record Compression(CompressionCodecName codec, Optional<String> level) {
 
         private static final ThreadLocal<Plain> PLAIN = ThreadLocal.withInitial(Plain::new);
 
-        /** Collects the parts of a page. */
         private static final class Plain extends OutputStream {
             private byte[] bytes = new byte[1 << 16];
             private int end;

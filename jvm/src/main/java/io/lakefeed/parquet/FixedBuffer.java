@@ -27,7 +27,6 @@ final class FixedBuffer extends PageBuffer {
     private long[] values;
     private byte[] plain = new byte[0];
 
-    /** The dictionary's values by index. */
     private long[] entries = new long[SMALLEST_TABLE / 2];
 
     private int size;
@@ -218,10 +217,7 @@ final class FixedBuffer extends PageBuffer {
         }
     }
 
-    /**
-     * Adds the bounds of floating-point values. In Parquet's statistics NaN is above all numbers; Iceberg's bounds
-     * ignore NaN.
-     */
+    /** Adds the bounds of floating-point values: NaN is above all numbers, but Iceberg ignores NaN. */
     private void addReals(Statistics<?> statistics) {
         double least = real(0);
         double most = least;

@@ -36,20 +36,14 @@ abstract class PageBuffer implements Column {
     int[] indices = new int[0];
 
     private final boolean optional;
-    /**
-     * The definition level of a value; {@link #repetition} is the repetition level of a further value of the innermost
-     * list.
-     */
+    /** The definition level of a value; below it, the repetition level of further values of the innermost list. */
     private final int definition;
 
     private final int repetition;
     private PageWriter pages;
     private int rows;
     private int nulls;
-    /**
-     * The definition levels of the page's values and nulls, used only if the page has nulls; the repetition levels
-     * follow.
-     */
+    /** The definition levels, used only if the page has nulls; below them, the repetition levels. */
     private int[] definitions = {};
 
     private int[] repetitions = {};
@@ -219,10 +213,7 @@ abstract class PageBuffer implements Column {
         return BytesInput.from(scratch, 0, RunLengths.write(indices, count, width, scratch, 1));
     }
 
-    /**
-     * Returns the length for an array that must hold this many entries: twice as many, but at most the rows of a page
-     * if that suffices.
-     */
+    /** Returns twice the required length of an array, or the rows of a page if that suffices. */
     private int roomFor(int entries) {
         int twice = Math.max(64, 2 * entries);
         return entries > limits.pageRows() ? twice : Math.min(twice, limits.pageRows());
@@ -262,10 +253,7 @@ abstract class PageBuffer implements Column {
         return null;
     }
 
-    /**
-     * Writes ints as runs of equal values and bit-packed groups of eight: Parquet's hybrid encoding ("RLE/Bit-Packing
-     * Hybrid" in its specification of encodings).
-     */
+    /** Writes ints in Parquet's "RLE/Bit-Packing Hybrid": runs of equal values, and packed groups of eight. */
     static final class RunLengths {
         private static final int GROUP = 8;
 

@@ -55,7 +55,6 @@ public final class AvroEncode extends StructEncode {
         begin();
     }
 
-    /** Encodes one row; generated code calls this. */
     public byte[] invoke(InternalRow row) {
         if (row == null) {
             return null;

@@ -41,7 +41,6 @@ public final class Pace extends SqlFunction<byte[]> {
         }
     }
 
-    /** Returns the value when it is its turn; generated code calls this. */
     public synchronized byte[] invoke(byte[] value) {
         if (rowsLeft == 0) {
             waitForSlot();

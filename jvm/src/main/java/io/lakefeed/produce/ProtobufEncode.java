@@ -46,10 +46,7 @@ public final class ProtobufEncode extends StructEncode {
         writer = new ProtobufWriter(found, type);
     }
 
-    /**
-     * Returns Confluent's header: a zero byte, the schema's id, and the message indexes; a single 0 is short for the
-     * first message.
-     */
+    /** Returns Confluent's header: 0, schema id, message indexes; a single 0 means the first message. */
     private static byte[] header(int schemaId, List<Integer> indexes) {
         WireOutput out = new WireOutput();
         out.raw(ByteBuffer.allocate(5).put((byte) 0).putInt(schemaId).array());
@@ -62,7 +59,6 @@ public final class ProtobufEncode extends StructEncode {
         return out.toBytes();
     }
 
-    /** Encodes one row; generated code calls this. */
     public byte[] invoke(InternalRow row) {
         if (row == null) {
             return null;

@@ -153,10 +153,7 @@ final class ProtobufWriter {
         };
     }
 
-    /**
-     * Returns the writer of a map's keys. In the row, all keys are text, so the writer checks that the text of a number
-     * or boolean is valid.
-     */
+    /** Returns the writer of a map's keys, which are text in rows; it checks texts of numbers and booleans. */
     private static Value keys(Field map, Field key, DataType type) {
         Value value = value(key, type);
         return (of, out) -> {

@@ -7,7 +7,6 @@ package io.lakefeed.protobuf;
 public final class Malformed extends RuntimeException {
     private static final long serialVersionUID = 1L;
 
-    /** Creates the exception with the reason that the record's error shows. */
     public Malformed(String message) {
         super(message, null, false, false);
     }

@@ -118,10 +118,7 @@ public final class ProtoDescriptor {
                 .toList();
     }
 
-    /**
-     * Returns the features of an element; {@code options} is the number of its field with the options, {@code of} the
-     * number of their field with the features.
-     */
+    /** Returns an element's features; {@code options} and {@code of} are the numbers of the fields with them. */
     private static Features features(Features inherited, Fields owner, int options, int of) {
         Fields set = owner.message(options).message(of);
         Features features = switch ((int) set.number(1, 0)) {

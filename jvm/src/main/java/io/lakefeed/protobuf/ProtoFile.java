@@ -11,10 +11,7 @@ import java.util.List;
  */
 public record ProtoFile(String packageName, List<String> imports, List<Message> messages, List<Enum> enums) {
 
-    /**
-     * A message. As in descriptors, a map is a repeated field whose type is a message {@code <Name>Entry} with {@code
-     * mapEntry} set.
-     */
+    /** A message; as in descriptors, a map is a repeated message with {@code mapEntry}. */
     public record Message(
             String name, List<Field> fields, List<Message> messages, List<Enum> enums, boolean mapEntry) {}
 
@@ -42,7 +39,7 @@ public record ProtoFile(String packageName, List<String> imports, List<Message> 
      */
     public record Enum(String name, List<Value> values, boolean closed) {}
 
-    /** One of an enum's values. */
+    /** A value of an enum. */
     public record Value(String name, int number) {}
 
     /** What a reader does if a record does not have the field, or has it several times. */

@@ -30,7 +30,6 @@ public final class ProtoMessage {
             ProtoMessage message,
             List<ProtoFile.Value> symbols) {
 
-        /** Returns whether this is a map field. */
         public boolean isMap() {
             return presence == Presence.REPEATED && message != null && message.isMapEntry();
         }
@@ -59,7 +58,6 @@ public final class ProtoMessage {
         return written.name();
     }
 
-    /** Returns whether messages of this type are the entries of a map. */
     public boolean isMapEntry() {
         return written.mapEntry();
     }

@@ -84,10 +84,7 @@ final class ProtoOptions {
         return found;
     }
 
-    /**
-     * Reads the options of a block ahead, because they also apply to the fields before them; returns the block's
-     * features.
-     */
+    /** Returns a block's features; reads ahead, because its options also apply to the fields before them. */
     Features blockFeatures(Features inherited, Features.Place place) {
         if (!edition) {
             return inherited;

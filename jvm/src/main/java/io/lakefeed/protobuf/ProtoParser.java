@@ -118,10 +118,7 @@ public final class ProtoParser {
         return version;
     }
 
-    /**
-     * Skips {@code export} or {@code local} before a message or enum of an edition; returns whether the text has one of
-     * these words.
-     */
+    /** Skips {@code export} or {@code local} of an edition; returns whether the text has one. */
     private boolean modifier() {
         boolean found = syntax == Syntax.EDITION
                 && (tokens.at("export") || tokens.at("local"))

@@ -85,10 +85,7 @@ final class ProtoScope {
         numbered.add(added);
     }
 
-    /**
-     * Refuses values with the same number unless {@code allow_alias} is true; refuses {@code allow_alias} if no values
-     * have the same number.
-     */
+    /** Refuses equal numbers without {@code allow_alias}, and {@code allow_alias} without equal numbers. */
     void checkAlias(ProtoOptions.Option option) {
         if (option == null) {
             if (duplicate != null) {
@@ -100,10 +97,7 @@ final class ProtoScope {
         }
     }
 
-    /**
-     * Adds a range of numbers, including both ends, that fields must not use; {@code purpose} gives the reason in
-     * errors.
-     */
+    /** Reserves numbers, both ends included; {@code purpose} gives the reason in errors. */
     void reserve(int start, int end, String purpose, int line) {
         Range range = new Range(start, end, purpose, line);
         if (end < start) {

@@ -4,39 +4,22 @@ import java.util.Locale;
 
 /** The types of fields, each with its wire type. */
 public enum ProtoType {
-    /** {@code double}: 8 bytes. */
     DOUBLE(WireInput.FIXED64),
-    /** {@code float}: 4 bytes. */
     FLOAT(WireInput.FIXED32),
-    /** {@code int32}: a varint; a negative number takes 10 bytes. */
     INT32(WireInput.VARINT),
-    /** {@code int64}: a varint; a negative number takes 10 bytes. */
     INT64(WireInput.VARINT),
-    /** {@code uint32}: a varint. */
     UINT32(WireInput.VARINT),
-    /** {@code uint64}: a varint. */
     UINT64(WireInput.VARINT),
-    /** {@code sint32}: a zigzag varint. */
     SINT32(WireInput.VARINT),
-    /** {@code sint64}: a zigzag varint. */
     SINT64(WireInput.VARINT),
-    /** {@code fixed32}: 4 bytes. */
     FIXED32(WireInput.FIXED32),
-    /** {@code fixed64}: 8 bytes. */
     FIXED64(WireInput.FIXED64),
-    /** {@code sfixed32}: 4 bytes. */
     SFIXED32(WireInput.FIXED32),
-    /** {@code sfixed64}: 8 bytes. */
     SFIXED64(WireInput.FIXED64),
-    /** {@code bool}: a varint, 0 or 1. */
     BOOL(WireInput.VARINT),
-    /** {@code string}: a length and UTF-8. */
     STRING(WireInput.LENGTH),
-    /** {@code bytes}: a length and bytes. */
     BYTES(WireInput.LENGTH),
-    /** An enum: a varint with the value's number. */
     ENUM(WireInput.VARINT),
-    /** A message: a length and fields, or a group. */
     MESSAGE(WireInput.LENGTH);
 
     private final int wireType;
@@ -45,7 +28,6 @@ public enum ProtoType {
         this.wireType = wireType;
     }
 
-    /** Returns the wire type of one value. */
     public int wireType() {
         return wireType;
     }

@@ -64,10 +64,7 @@ public final class ProtoTypes {
         return c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || "+/=\r\n".indexOf(c) >= 0;
     }
 
-    /**
-     * Returns the messages of the main file, or of all files of a descriptor set, by their full names; includes nested
-     * messages.
-     */
+    /** Returns the messages of the main file or descriptor set by full name, nested ones included. */
     public Map<String, ProtoMessage> messages() {
         return named;
     }
@@ -121,7 +118,6 @@ public final class ProtoTypes {
         return named.get(name.toString());
     }
 
-    /** Returns the indexes of a message for {@link #message(List)}. */
     public List<Integer> indexes(ProtoMessage message) {
         List<Integer> indexes = new ArrayList<>();
         List<ProtoFile.Message> siblings = main.messages();

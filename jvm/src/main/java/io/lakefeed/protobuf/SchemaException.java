@@ -6,7 +6,6 @@ public final class SchemaException extends IllegalArgumentException {
 
     private final int reference;
 
-    /** Creates the exception for an error in the schema itself. */
     public SchemaException(String message) {
         super(message);
         reference = -1;

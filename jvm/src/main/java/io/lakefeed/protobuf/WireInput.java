@@ -14,22 +14,12 @@ import java.lang.invoke.VarHandle;
  * @see <a href="https://protobuf.dev/programming-guides/encoding/">Protobuf's encoding</a>
  */
 public final class WireInput {
-    /** Wire type of a variable-length integer. */
+    // The wire types.
     public static final int VARINT = 0;
-
-    /** Wire type of 8 bytes, lowest byte first. */
     public static final int FIXED64 = 1;
-
-    /** Wire type of a length and bytes. */
     public static final int LENGTH = 2;
-
-    /** Wire type of a group's start. */
     public static final int START_GROUP = 3;
-
-    /** Wire type of a group's end. */
     public static final int END_GROUP = 4;
-
-    /** Wire type of 4 bytes, lowest byte first. */
     public static final int FIXED32 = 5;
 
     /** The deepest nesting of messages, as in Protobuf's own libraries. */
@@ -55,12 +45,10 @@ public final class WireInput {
         return at >= end;
     }
 
-    /** Returns the position of the next byte. */
     public int position() {
         return at;
     }
 
-    /** Returns the bytes of the record. */
     public byte[] bytes() {
         return bytes;
     }
@@ -130,7 +118,6 @@ public final class WireInput {
         return (value >>> 1) ^ -(value & 1);
     }
 
-    /** Reads 4 bytes as an int. */
     public int fixed32() {
         require(4);
         int value = (int) INTS.get(bytes, at);
@@ -138,7 +125,6 @@ public final class WireInput {
         return value;
     }
 
-    /** Reads 8 bytes as a long. */
     public long fixed64() {
         require(8);
         long value = (long) LONGS.get(bytes, at);
@@ -152,7 +138,6 @@ public final class WireInput {
         }
     }
 
-    /** Skips the value of a field that the reader does not need. */
     public void skip(int tag, int depth) {
         switch (tag & 7) {
             case VARINT -> varint();

@@ -16,18 +16,15 @@ public final class WireOutput {
     private byte[] bytes = new byte[FIRST_SIZE];
     private int size;
 
-    /** Clears the output. */
     public WireOutput reset() {
         size = 0;
         return this;
     }
 
-    /** Returns a copy of the written bytes. */
     public byte[] toBytes() {
         return Arrays.copyOf(bytes, size);
     }
 
-    /** Writes a field's number and wire type. */
     public void tag(int number, int wireType) {
         varint((long) number << 3 | wireType);
     }
@@ -62,13 +59,11 @@ public final class WireOutput {
         size += 8;
     }
 
-    /** Writes a length and the bytes. */
     public void lengthAnd(byte[] content) {
         varint(content.length);
         raw(content, content.length);
     }
 
-    /** Writes the bytes of a text. */
     public void raw(UTF8String text) {
         int length = text.numBytes();
         room(length);
@@ -76,13 +71,11 @@ public final class WireOutput {
         size += length;
     }
 
-    /** Writes a length and the content of another output. */
     public void lengthAnd(WireOutput content) {
         varint(content.size);
         raw(content.bytes, content.size);
     }
 
-    /** Writes bytes as they are. */
     public void raw(byte[] content) {
         raw(content, content.length);
     }

@@ -26,10 +26,7 @@ import scala.jdk.javaapi.CollectionConverters;
  * in the hour that a time zone has twice, and a string that contains {@code ${…}}.
  */
 public record KeyBounds(InternalRow row, DataType[] types, List<String> keys) {
-    /**
-     * Returns the bounds that an aggregation computes; its one row has a text and then each key's smallest and greatest
-     * value, or nulls.
-     */
+    /** Returns the bounds in an aggregation's row: a text, then smallest and greatest value of each key. */
     public static KeyBounds of(Dataset<Row> summary, List<String> keys) {
         QueryExecution execution = summary.queryExecution();
         InternalRow[] rows = SQLExecution$.MODULE$.withNewExecutionId(

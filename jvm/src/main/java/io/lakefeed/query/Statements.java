@@ -31,12 +31,10 @@ public final class Statements {
         return asWritten(spark, !values.isEmpty(), () -> spark.sql(text, values));
     }
 
-    /** Returns an SQL expression as a column. */
     public static Column expression(org.apache.spark.sql.SparkSession spark, String text) {
         return asWritten(spark, false, () -> ExpressionUtils.column(parser(spark).parseExpression(text)));
     }
 
-    /** Parses a statement without running it. */
     static LogicalPlan plan(org.apache.spark.sql.SparkSession spark, String text) {
         return asWritten(spark, false, () -> parser(spark).parsePlan(text));
     }

@@ -201,10 +201,7 @@ public final class StreamingPlan {
         return texts.isEmpty() ? "nothing" : String.join(", ", texts);
     }
 
-    /**
-     * Returns the columns and literals from which a column, such as a window, is computed: {@code (hittime; 600000000,
-     * 300000000)}.
-     */
+    /** Returns what a column is computed from, such as a window: {@code (hittime; 600000000, 300000000)}. */
     private static String definition(Attribute required, LogicalPlan plan) {
         Set<String> columns = new LinkedHashSet<>();
         Set<String> literals = new LinkedHashSet<>();

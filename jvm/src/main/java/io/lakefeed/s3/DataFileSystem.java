@@ -109,7 +109,6 @@ public final class DataFileSystem extends S3AFileSystem {
         }
     }
 
-    /** Forgets the size of a file, or of all files in a directory. */
     private void forget(Path path) {
         synchronized (written) {
             if (!written.isEmpty()) {

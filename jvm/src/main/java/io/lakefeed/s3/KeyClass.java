@@ -2,7 +2,6 @@ package io.lakefeed.s3;
 
 /** The purpose of an S3 key, derived from its name. */
 public enum KeyClass {
-    /** Data files. */
     DATA,
     /** The metadata directory of an Iceberg table: metadata files, manifests, manifest lists. */
     METADATA,

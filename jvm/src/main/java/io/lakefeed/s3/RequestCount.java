@@ -30,7 +30,6 @@ public record RequestCount(
                 && (location.length() == root.length() || location.charAt(root.length()) == '/');
     }
 
-    /** Returns the components as one line, separated by tabs. */
     String line() {
         return String.join(
                 "\t",

@@ -31,10 +31,7 @@ import software.amazon.awssdk.services.s3.model.Delete;
 public final class RequestMeter implements ExecutionInterceptor {
     private static final ExecutionAttribute<Counter> UNANSWERED =
             new ExecutionAttribute<>("io.lakefeed.s3.RequestMeter.unanswered");
-    /**
-     * Beyond this number of counters, new locations are counted together, so that a job that walks through a bucket
-     * does not fill the memory.
-     */
+    /** With more counters, new locations share one, so that a walk through a bucket does not fill the memory. */
     private static final int MOST_COUNTERS = 4096;
 
     private static final Map<Slot, Counter> COUNTERS = new ConcurrentHashMap<>();
@@ -73,10 +70,7 @@ public final class RequestMeter implements ExecutionInterceptor {
         return counts;
     }
 
-    /**
-     * Returns three totals: {@code bytes_out} of requests' bodies, {@code bytes_in} of answers' bodies, and the number
-     * of {@code errors}.
-     */
+    /** Returns three totals: {@code bytes_out} and {@code bytes_in} of bodies, and {@code errors}. */
     public static Map<String, Long> traffic() {
         Collection<RequestCount> counts = counts();
         return Map.of(
@@ -85,10 +79,7 @@ public final class RequestMeter implements ExecutionInterceptor {
                 "errors", counts.stream().mapToLong(RequestCount::errors).sum());
     }
 
-    /**
-     * Returns the counts of this JVM and of executors, a {@link RequestCount} on each line. Lines of different JVMs can
-     * be of the same kind.
-     */
+    /** Returns a {@link RequestCount} on each line, of this JVM and of executors, without adding them up. */
     public static String report() {
         return text(counts());
     }
@@ -103,7 +94,6 @@ public final class RequestMeter implements ExecutionInterceptor {
         WATCHED.put(checkpoint, new BatchMarks(List.of(locations.split("\n"))));
     }
 
-    /** Stops storing the counts of a query. */
     public static void unwatch(String checkpoint) {
         WATCHED.remove(checkpoint);
     }
@@ -135,7 +125,6 @@ public final class RequestMeter implements ExecutionInterceptor {
                 .toList();
     }
 
-    /** Returns the counts of this JVM alone. */
     public static List<RequestCount> own() {
         return COUNTERS.values().stream().map(Counter::now).toList();
     }

@@ -113,10 +113,7 @@ public final class LoggedFiles {
         };
     }
 
-    /**
-     * Writes rows and adds their files to the log as a batch; returns the number of rows, or -1 if the log already has
-     * the batch.
-     */
+    /** Writes rows and logs their files as a batch; returns their number, or -1 if the log has the batch. */
     public long add(long batchId, String commitId, Dataset<Row> rows) {
         // The rows are counted here, because Spark's file sink does not report how many it has written.
         Dataset<Row> counted = rows.observe(ROWS, functions.count(functions.lit(1)).as(ROWS));

@@ -14,10 +14,7 @@ final class RecentFiles {
     private final long most;
     private final int mostOfFolder;
     private long bytes;
-    /**
-     * The last file that was too large to keep. One file is enough, because what is read again and again is the current
-     * metadata file of a table.
-     */
+    /** The last file that was too large: only the current metadata file is read again and again. */
     private String large;
 
     RecentFiles(long most) {

@@ -36,9 +36,7 @@ public final class TableFileIO extends S3FileIO {
      */
     private static final RecentFiles TABLES = new RecentFiles(32 << 20, 4);
 
-    /**
-     * Separate from {@link #TABLES}, because large metadata files would displace the manifests that a commit merges.
-     */
+    /** Apart from {@link #TABLES}, because metadata files would displace the manifests to merge. */
     private static final RecentFiles MANIFESTS = new RecentFiles(8 << 20);
 
     @Override
@@ -62,10 +60,7 @@ public final class TableFileIO extends S3FileIO {
         return METADATA.matcher(location).matches() ? new Kept(file) : file;
     }
 
-    /**
-     * Refuses a key that is too long for S3, because some stores would answer with a server error, which Iceberg would
-     * retry.
-     */
+    /** Refuses a key that is too long for S3: some stores answer with an error that Iceberg would retry. */
     private static void requireKey(String location) {
         int length = location.length() <= LONGEST_KEY ? 0 : location.getBytes(StandardCharsets.UTF_8).length;
         if (length - location.indexOf('/', location.indexOf("://") + 3) - 1 > LONGEST_KEY) {

@@ -32,7 +32,7 @@ public final class Uploads implements AutoCloseable {
 
     private final String folder;
 
-    /** The upload of one file. */
+    /** The upload of a file. */
     public interface Upload {
         /** Uploads the file; fails if the store refuses it. */
         void run() throws IOException;
@@ -62,10 +62,7 @@ public final class Uploads implements AutoCloseable {
         }
     }
 
-    /**
-     * Starts an upload in its own thread; returns false and starts nothing if {@link #beside} was not called for the
-     * file's folder.
-     */
+    /** Starts an upload in a thread; returns false if {@link #beside} was not called for the file's folder. */
     public static boolean start(String file, Upload upload) {
         synchronized (OPEN) {
             if (!OPEN.containsKey(folder(file))) {

@@ -29,7 +29,6 @@ public final class OwnKeyStore extends KeyStoreSpi {
 
     private KeyStore own;
 
-    /** Registers the store's type with Java. */
     static void register() {
         Security.addProvider(new Own());
     }

@@ -38,10 +38,7 @@ import javax.net.ssl.X509TrustManager;
 public final class Trust {
     private static final Pattern KEY =
             Pattern.compile("-----BEGIN PRIVATE KEY-----(.*?)-----END PRIVATE KEY-----", Pattern.DOTALL);
-    /**
-     * The password of a store with public certificates, which it need not protect; Java's own store has the same
-     * password.
-     */
+    /** The password of a store with public certificates; Java's own store has the same. */
     private static final String STORE_PASSWORD = "changeit";
 
     private static final Set<Certificate> AUTHORITIES = new LinkedHashSet<>();

@@ -51,9 +51,7 @@ final class IndexedBatch {
         return thread;
     });
 
-    /**
-     * The number of keys that a commit reads from the table, on average, to check one replaced row against the index.
-     */
+    /** The keys that a commit reads, on average, to check one replaced row against the index. */
     private static final long SAMPLED_KEYS = 200_000;
 
     private final KeyIndex index;
@@ -173,10 +171,7 @@ final class IndexedBatch {
         return newest.find(entries.high[at], entries.low[at]) && newest.file() == task && newest.position() == at;
     }
 
-    /**
-     * Compares an entry with the newest one so far of the same key; keeps the newer of the two, and deletes the row of
-     * the older.
-     */
+    /** Keeps the newer of an entry and the newest one of its key, and deletes the row of the older. */
     private void compare(int task, int at) {
         KeyEntries entries = written.get(task).entries();
         if (!newest.find(entries.high[at], entries.low[at])) {

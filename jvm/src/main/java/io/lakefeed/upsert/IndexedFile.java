@@ -108,10 +108,7 @@ final class IndexedFile {
         return new Deletes(this, all, added, own, RoaringBitmap.intersects(before, positions), repeated);
     }
 
-    /**
-     * Writes the deletion vectors of these files into one Puffin file, because format version 3 allows no other delete
-     * files for positions.
-     */
+    /** Writes the files' deletion vectors, which format version 3 requires, into one Puffin file. */
     static List<Deletes> writeVectors(
             Table table, Map<IndexedFile, RoaringBitmap> replaced, OutputFileFactory files) {
         BaseDVFileWriter writer = new BaseDVFileWriter(files, location -> null);
@@ -158,9 +155,7 @@ final class IndexedFile {
 
     /** A row that is, according to the index, the row of a key. */
     record Row(IndexedFile of, int position, long high, int low) {
-        /**
-         * Reads the row and returns whether it has that key. Returns true, too, if its key cannot be read in this way.
-         */
+        /** Reads the row; returns whether it has that key, or whether its key cannot be read in this way. */
         boolean hasItsKey(Table table, List<String> keys, KeyHash hash) {
             if (of.file.format() != FileFormat.PARQUET) {
                 return true;

@@ -197,7 +197,6 @@ public final class KeyIndex {
         }
     }
 
-    /** Deletes the data files of a batch that is not committed. */
     public void abort() {
         if (batch != null) {
             batch.abort();
@@ -205,25 +204,18 @@ public final class KeyIndex {
         }
     }
 
-    /** Returns the number of keys. */
     public int size() {
         return places.table.size();
     }
 
-    /**
-     * Returns once what a user should know: why the table is not indexed, or how the index differed from the table.
-     * Then returns null.
-     */
+    /** Returns, once, why the table is not indexed or how the index differed from the table; or null. */
     public String takeNote() {
         String taken = note;
         note = null;
         return taken;
     }
 
-    /**
-     * Drops the content of an index that is wrong, and leaves a note, because keys that were committed with the index
-     * may have two rows.
-     */
+    /** Drops a wrong index, and notes that keys committed with it may have two rows. */
     NotIndexed doubtful(String why) {
         note = "the index of its keys was wrong and is filled again (" + why
                 + "); lakefeed verify --deep finds keys with two rows";
@@ -312,10 +304,7 @@ public final class KeyIndex {
         return new NotIndexed("the index of its keys would need more than " + most / 1_000_000 + " MB");
     }
 
-    /**
-     * Updates the index after commits that only rewrote files; returns false if the new files do not have the same
-     * rows.
-     */
+    /** Follows commits that only rewrote files; returns false if the new files have other rows. */
     private boolean follow(KeyReader reader, Table into, Snapshot head) {
         Snapshot each = head;
         for (int seen = 0; !describes(each); seen++) {
@@ -327,10 +316,7 @@ public final class KeyIndex {
         return places.follow(reader);
     }
 
-    /**
-     * Returns whether a commit leaves the rows as they are, like a commit of upkeep or one that only carries
-     * properties.
-     */
+    /** Returns whether a commit leaves the rows as they are, as upkeep does. */
     private static boolean keepsRows(Snapshot commit) {
         return commit.operation().equals(DataOperations.REPLACE)
                 || commit.operation().equals(DataOperations.APPEND)

@@ -82,10 +82,7 @@ final class KeyTable {
         return slots * BYTES_OF_SLOT;
     }
 
-    /**
-     * Returns whether the table has a key; {@link #file}, {@link #position} and {@link #partition} then return the
-     * place of its row.
-     */
+    /** Returns whether a key exists; {@link #file}, {@link #position} and {@link #partition} then return its row. */
     boolean find(long high, int low) {
         segment = segments[(int) (high >>> 56)];
         if (segment == null) {

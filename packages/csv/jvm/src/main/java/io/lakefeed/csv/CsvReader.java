@@ -30,7 +30,6 @@ public final class CsvReader extends RecordReader {
     private String line;
     private int at;
 
-    /** Creates a reader of lines with these columns. */
     public CsvReader(StructType type, Map<String, String> options) {
         this.columns = type.fields();
         this.delimiter = options.get("delimiter").charAt(0);

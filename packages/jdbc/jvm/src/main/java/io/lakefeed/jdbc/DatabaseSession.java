@@ -63,7 +63,6 @@ public final class DatabaseSession implements AutoCloseable {
         return statement;
     }
 
-    /** Commits the transaction. */
     public void commit() {
         try {
             connection.commit();
