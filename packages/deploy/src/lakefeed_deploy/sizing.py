@@ -205,8 +205,7 @@ class _Arithmetic:
         # Only as many slots as partitions have work, because a batch has at most one task per partition.
         self.working = min(self.slots, self.partitions)
         self.capacity = self.working * measured.rows_per_cpu_second
-        # ``commits`` is the part of a batch's time in which no task runs. With many tables, a round over the tables
-        # takes the place of a batch.
+        # ``commits`` is the time in which no task runs, per batch or, with many tables, per round over all tables.
         at_once = load.config.table_rules.at_once if load.tables > 1 else 1
         self.commits = measured.batch_overhead * math.ceil(load.tables / at_once)
         self.trigger, self.trigger_why = self._trigger()

@@ -49,8 +49,7 @@ class JdbcLedger(ServerLedger):
     def look_up(self, session: Session, select: str, table: str | None = None) -> list[tuple[Any, ...]]:
         """Run a SELECT on the database's catalog about a table, by default the feed's table.
 
-        In ``select``, ``{table}`` stands for the condition on schema and name of the table. A query that writes the
-        condition itself uses ``{schema}`` for the schema and ``?`` for the name.
+        ``{table}`` in ``select`` becomes the condition on the table; or use ``{schema}``, and ``?`` for its name.
         """
         schema = "?" if self.schema else self.dialect.here
         statement = select.format(table=f"table_schema = {schema} AND table_name = ?", schema=schema)

@@ -100,10 +100,7 @@ class Trace(JsonModel):
 
     @classmethod
     def read(cls, text: str | bytes) -> Trace | None:
-        """Parse a trace; return None if the text is no trace.
-
-        If the driver has written no end, ``end`` becomes running, cut (the process does not exist) or unknown.
-        """
+        """Parse a trace, or return None. If the driver wrote no end, ``end`` is running, cut (killed) or unknown."""
         try:
             trace = cls.model_validate_json(text)
         except ValueError:
