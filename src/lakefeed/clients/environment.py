@@ -121,7 +121,7 @@ def write_whole(path: Path, text: str, *, overwrite: bool, mode: int = FOR_ALL) 
     one returns True. With ``overwrite``, a device or pipe is written to directly.
     """
     if overwrite and path.exists() and not path.is_file():
-        # A device or a pipe: a rename would replace, for example, /dev/null by a file.
+        # Write into a device or a pipe: a rename would replace, for example, /dev/null by a file.
         path.write_text(text, "utf-8")
         return True
     path.parent.mkdir(parents=True, exist_ok=True)

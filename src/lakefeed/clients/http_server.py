@@ -37,7 +37,7 @@ def serve_http(answer: Callable[[HttpRequest], HttpAnswer], *, port: int = 0) ->
     """
 
     class Handler(BaseHTTPRequestHandler):
-        wbufsize = -1  # One packet per answer, because Nagle's algorithm would delay a second packet.
+        wbufsize = -1  # Send an answer as one packet, because Nagle's algorithm would delay a second one.
 
         def handle_one_request(self) -> None:
             # Accept any method; the base class would require a function per method, such as do_GET.

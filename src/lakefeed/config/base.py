@@ -152,7 +152,7 @@ class ParsedText:
         try:
             return cls.parse(text)
         except ValueError as error:
-            # No plain ValueError: its message would get the name of the setting, and an item of a list has no name.
+            # Do not raise ValueError: pydantic adds the setting's name to its message, and an item of a list has none.
             raise ConfigProblems(ConfigProblem(str(error))) from None
 
 

@@ -82,6 +82,6 @@ class OneOfInstalled(OneOf):
         extended.model_rebuild()
         whole: Any = extended.__pydantic_core_schema__
         inner = whole["schema"] if whole["type"] == "definitions" else whole
-        # Without a reference of its own, the extended schema replaces this model's schema.
+        # Remove the reference, so that the extended schema replaces this model's schema.
         unnamed = {key: value for key, value in inner.items() if key != "ref"}
         return handler(unnamed if inner is whole else {**whole, "schema": unnamed})

@@ -149,7 +149,7 @@ class CaseRunner:
         self._config = config
         self._folder = folder
         self._stack = ExitStack()
-        # A unique name, because Spark opens a catalog of a name only once.
+        # Choose a unique name, because Spark opens a catalog of a name only once.
         self._catalog = f"cases_{uuid.uuid4().hex[:8]}"
         self._cases = 0
 

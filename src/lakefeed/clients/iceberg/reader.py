@@ -81,7 +81,7 @@ def open_table(table: str, *, connections: Connections | None = None) -> Table:
         hint = "correct the name; or run the feed: its first run creates the table"
         raise ResourceMissing(f"there is no table {table}", where=f"catalog {catalog_name}", hint=hint) from None
     except FileNotFoundError as error:
-        # Not a ResourceMissing, because callers handle that error by creating the table.
+        # Do not raise ResourceMissing, because callers handle that error by creating the table.
         raise WorldError(METADATA_GONE, where=f"{table}: {error}", hint=BRING_BACK) from None
 
 

@@ -150,7 +150,7 @@ class MonitoringGroup:
     def offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int] | None:
         """Return the group's offsets of these partitions; None if the request fails."""
         requested = [TopicPartition(*partition) for partition in partitions]
-        # Not with AdminClient, which could crash the process: see ``group_offsets``.
+        # Do not use AdminClient, which could crash the process: see ``group_offsets``.
         consumer = Consumer({**self._settings, "group.id": self.name, "enable.auto.commit": False}, logger=SILENCE)
         try:
             answers = consumer.committed(requested, TIMEOUT_SECONDS) if requested else []

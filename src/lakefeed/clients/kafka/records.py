@@ -126,7 +126,7 @@ class _Poll:
         until = time.monotonic() + seconds
         with self.errors():
             while True:
-                # Several short waits, because Python handles a signal only between two calls of the client.
+                # Wait in short intervals, because Python handles a signal only between two calls of the client.
                 polled = self._consumer.consume(MOST_AT_ONCE, timeout=min(seconds, POLL_SECONDS))
                 messages = []
                 for message in polled:

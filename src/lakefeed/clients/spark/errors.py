@@ -127,7 +127,7 @@ KNOWN: dict[str, LakefeedError] = {
         "the disk is full",
         hint="free space on the disks of warehouse, checkpoint and spark.local.dir, then start the feed again",
     ),
-    # Before the answers of an S3 store, because Java's AccessDeniedException for files has the same name as S3's.
+    # Tried before the answers of an S3 store: Java's AccessDeniedException for files has the same name as S3's.
     (
         r"(?:\((?:Permission denied|Operation not permitted|Read-only file system)\)|"
         r"nio\.file\.AccessDeniedException: /|SQLITE_READONLY)"
@@ -274,7 +274,7 @@ def registry_error_of(exception: BaseException) -> LakefeedError | None:
             kind = AccessDenied if match[1] == "refuses the credentials" else Unreachable
             hint = "when the registry answers, start the feed again: it resumes at the same offsets"
             error = kind(f"The schema registry {match[1]}", where=match[2], hint=hint)
-            # No retry if the registry did not answer, because the tasks have already waited for an answer.
+            # Do not retry if the registry did not answer, because the tasks have already waited for an answer.
             error.passes = match[1] != "does not answer"
             return error
     return None

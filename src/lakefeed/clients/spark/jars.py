@@ -210,7 +210,7 @@ def _download_all(artifacts: list[Artifact], repository: Repository, progress: P
     def bring(artifact: Artifact) -> None:
         def report(count: int) -> None:
             with reporting:
-                arrived[artifact.coordinate] = count  # Not added up: a second attempt starts at 0.
+                arrived[artifact.coordinate] = count  # Replace the count, because a second attempt starts at 0.
                 progress(sum(arrived.values()))
 
         try:
@@ -221,7 +221,7 @@ def _download_all(artifacts: list[Artifact], repository: Repository, progress: P
             stop.set()
             raise
 
-    # Large files first, so that no worker begins a large one last.
+    # Begin with large files, so that no worker begins a large one last.
     ordered = sorted(artifacts, key=lambda artifact: -artifact.size)
     with ThreadPoolExecutor(_WORKERS) as pool:
         futures = [pool.submit(bring, artifact) for artifact in ordered]
@@ -273,7 +273,7 @@ def download(
     folder = artifact.path.parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for part in folder.glob(".*.part"):  # Left by processes that were killed.
+        for part in folder.glob(".*.part"):  # Processes that were killed have left these.
             with suppress(FileNotFoundError):
                 if time.time() - part.stat().st_mtime > _ABANDONED_SECONDS:
                     part.unlink()

@@ -84,7 +84,7 @@ def function_catalog(spark: SparkSession, class_name: str, options: Mapping[str,
     Spark configures functions only through their catalog, and reads a catalog's options only once. So each set of
     options gets a catalog of its own, whose name has the options' digest.
     """
-    # In Base64, because Spark would replace ${env:NAME} and ${system:name} in a schema's text.
+    # Encode in Base64, because Spark would replace ${env:NAME} and ${system:name} in a schema's text.
     encoded = base64.b64encode(json.dumps(dict(options), sort_keys=True).encode()).decode()
     digest = hashlib.sha256(encoded.encode()).hexdigest()[:16]
     name = f"lakefeed_{class_name.rpartition('.')[2].removesuffix('Catalog').lower()}_{digest}"

@@ -112,7 +112,7 @@ def _session_settings(name: str, connections: Connections, master: str, secret_k
         "spark.sql.session.timeZone": "UTC",
         # Otherwise Spark replaces ${env:NAME} in SQL by variables of the driver's environment.
         "spark.sql.variable.substitute": "false",
-        # One PUT per checkpoint entry, and never two drivers on one checkpoint: docs/jvm-module.md.
+        # It sends one PUT per entry, and lets only one driver write a checkpoint: docs/jvm-module.md.
         "spark.sql.streaming.checkpointFileManagerClass": "io.lakefeed.checkpoint.ObjectStoreCheckpointFileManager",
         # The store has checksums; Spark's checksums cost a file and a listing per file of state. RocksDB only writes
         # its changes: docs/s3-requests.md.
@@ -344,7 +344,7 @@ def class_path(connections: Connections) -> list[Path]:
 def _class_path(connections: Connections, *, local: bool) -> dict[str, str]:
     paths = class_path(connections)
     if local:
-        # Not spark.jars, because this JVM is also the executor and would copy 80 MB of jars for itself.
+        # Do not use spark.jars, because this JVM is also the executor and would copy 80 MB of jars for itself.
         return {
             "spark.driver.extraClassPath": os.pathsep.join(map(str, paths)),
             "spark.driver.memory": "2g",

@@ -68,12 +68,12 @@ def stop_on_signals(say: Callable[[str], None] = lambda text: None) -> Iterator[
 
     def request(number: int, frame: FrameType | None) -> None:
         _note(number)
-        # Not ``stop.is_set()``: a request may have set the event, and the first Ctrl-C must still print the message.
+        # Do not use ``stop.is_set()``: a request may have set it, and the first Ctrl-C must still print the message.
         if speaking:
             return
         stop.set()
         signal.signal(signal.SIGINT, _interrupt)
-        # In a thread, because the signal may interrupt a write to the stream that ``say`` writes to.
+        # Print in a thread, because the signal may have interrupted a write to the same stream.
         text = "stopping after the current batch; Ctrl-C again stops at once"
         speaking.append(threading.Thread(target=say, args=(text,), daemon=True))
         speaking[-1].start()

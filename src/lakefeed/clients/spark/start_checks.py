@@ -19,7 +19,7 @@ class StartChecks:
     def __init__(self, check: Callable[[], None]) -> None:
         self._check = check
         self._error: BaseException | None = None
-        # A daemon thread, so that an interrupted command does not wait for a server that does not answer.
+        # Use a daemon thread, so that an interrupted command does not wait for a server that does not answer.
         self._thread = threading.Thread(target=self._run, name="start-checks", daemon=True)
 
     def _run(self) -> None:

@@ -45,7 +45,7 @@ def storage_settings(connections: Connections) -> dict[str, str]:
         "fs.s3a.attempts.maximum": "3",
         "fs.s3a.retry.limit": "4",
         "fs.s3a.retry.interval": "300ms",
-        # One PUT per file up to this size, instead of the four requests of a multipart upload.
+        # A file up to this size takes one PUT, instead of the four requests of a multipart upload.
         "fs.s3a.multipart.size": "128M",
         "fs.s3a.multipart.threshold": "128M",
         "fs.s3a.aws.credentials.provider": ",".join(CREDENTIALS),
@@ -71,7 +71,7 @@ def catalog_settings(connections: Connections) -> dict[str, str]:
         "client.region": s3.region,
         "s3.endpoint": s3.endpoint,
         "s3.path-style-access": str(s3.uses_path_style).lower(),
-        # One PUT per data file, because the sink's default file size is below this threshold for multipart uploads.
+        # A data file takes one PUT, because the sink's default file size is below this threshold of multipart uploads.
         "s3.multipart.part-size-bytes": str(128 * 1024 * 1024),
     }
     found: dict[str, str] = {}

@@ -132,7 +132,7 @@ class _Repair:
                 continue
             if shape.fields(shape.model_of(type_at(place[:-1]))).get(str(place[-1])) is None:
                 continue  # The place is no setting.
-            # Whether another valid value was tried. A text counts as tried, since few of the candidate texts are valid.
+            # True if another valid value was tried. A text counts as tried, since few of the candidate texts are valid.
             tried = isinstance(_at(before, place), str) and not any(map(shape.choices, shape.members(type_at(place))))
             for candidate in _candidates(type_at(place), None):
                 if _at(before, place) == candidate:

@@ -30,7 +30,7 @@ TABLE_PROPERTIES = {
     # Every commit writes a metadata file, and a feed needs no old metadata files.
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
-    # More retries than Iceberg's 4, because maintenance, replays and other feeds' dead letters commit to the table too.
+    # Retry more than Iceberg's 4 times, because maintenance, replays and other feeds' dead letters commit here, too.
     "commit.retry.num-retries": "20",
 }
 

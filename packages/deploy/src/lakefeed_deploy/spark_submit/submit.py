@@ -159,7 +159,7 @@ class Submission:
 
     def run(self) -> str | None:
         """Run spark-submit to its end; in cluster mode return the id of the driver, which continues to run."""
-        with tempfile.NamedTemporaryFile("w", prefix="lakefeed-", suffix=".properties") as file:  # Only for this user.
+        with tempfile.NamedTemporaryFile("w", prefix="lakefeed-", suffix=".properties") as file:  # It is private.
             # Escape backslashes and line breaks as java.util.Properties requires.
             escaped = {key: value.replace("\\", "\\\\").replace("\n", "\\n") for key, value in self.properties.items()}
             file.writelines(f"{key} {value}\n" for key, value in escaped.items())

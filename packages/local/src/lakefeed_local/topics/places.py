@@ -164,7 +164,7 @@ def fair_shares(held: Mapping[Partition, int], most: int) -> dict[Partition, int
     left = most
     ascending = sorted(held, key=lambda key: (held[key], key))
     for at, key in enumerate(ascending):
-        # What a small partition cannot supply is shared among the larger ones, which come later in this order.
+        # Larger partitions come later in this order, and share the records that a small partition lacks.
         shares[key] = min(held[key], -(-left // (len(ascending) - at)))
         left -= shares[key]
     return shares

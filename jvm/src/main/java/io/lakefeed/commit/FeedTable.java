@@ -54,7 +54,7 @@ final class FeedTable extends BaseTable {
             TableMetadata table = operations().current();
             fences.forEach((key, fence) -> {
                 AppendFiles nothing = transaction.newFastAppend();
-                // To the feed's branch, because the snapshot makes only commits to its own branch fail.
+                // Commit to the feed's branch, because the snapshot makes only commits to its own branch fail.
                 nothing.toBranch(Ledger.branch(table, Ledger.fenced(key)));
                 nothing.set(Ledger.TAKEN + key.substring(Ledger.FENCES.length()), fence).commit();
             });

@@ -47,7 +47,7 @@ final class ProtoTokens {
         int line = 1;
         int end = source.indexOf('\0');
         if (end >= 0) {
-            // Refused even inside a comment, because protoc ends the text at this character.
+            // protoc ends the text at this character, even inside a comment.
             line += (int) source.chars().limit(end).filter(c -> c == '\n').count();
             throw wrong(line, "the text contains the character U+0000: remove it");
         }

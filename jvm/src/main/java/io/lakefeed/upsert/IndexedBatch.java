@@ -112,7 +112,7 @@ final class IndexedBatch {
                 rows.fieldIndex(deletedColumn),
                 lackingColumn == null ? -1 : rows.fieldIndex(lackingColumn),
                 removes);
-        // Set before the job runs, so that abort() also deletes the files of a job that fails half-way.
+        // Set this before the job runs, so that abort() also deletes the files of a job that fails half-way.
         index.batch = this;
         RDD<InternalRow> read = changes.queryExecution().toRdd();
         RDD<InternalRow> grouped = read.getNumPartitions() <= tasks

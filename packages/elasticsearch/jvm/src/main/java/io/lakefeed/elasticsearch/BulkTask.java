@@ -54,7 +54,7 @@ final class BulkTask implements MapPartitionsFunction<Row, Long> {
         line.putObject(json == null ? "delete" : "index")
                 .put("_id", id)
                 .put("version", target.version())
-                // Not "external", which refuses equal versions, because a failed attempt of the task may have written
+                // "external" would refuse an equal version, and a failed attempt of the task may have written
                 // the same version.
                 .put("version_type", "external_gte");
         try {
