@@ -217,8 +217,8 @@ def row_findings(evidence: Evidence) -> Iterator[Finding]:
     for key in sorted(coverage.keys() | required.keys()):
         rows, name = coverage.get(key, RowCoverage()), f"{key[0]}-{key[1]}"
         if key[0] in names:
-            both = "this topic or of an earlier one with its name"
-            what = f"{name}: {rows.rows:,} rows are of {both}; their offsets do not show which"
+            both = "this topic or from an earlier topic of this name"
+            what = f"{name}: {rows.rows:,} rows are from {both}; their offsets do not show the topic"
             yield Finding.of("renamed", what, key, fault=False)
             continue
         if rows.outside or (rows.before and evidence.history_complete and not is_adopted):
@@ -300,7 +300,7 @@ def _changes(evidence: Evidence, keyed: Keyed) -> Iterator[Finding]:
         # Without marks for deletes, a delete of a missing row changes nothing and is no void change.
         void += upserts.void if keyed.marks else max(0, upserts.void - (upserts.deletes - upserts.deleted))
     if void:
-        what = f"{void:,} changes met a newer row of their key: a rewind has read them again, or they came late"
+        what = f"{void:,} changes were older than the row of their key: they came late, or again after a rewind"
         yield Finding.of("void", what, fault=False)
 
 

@@ -174,7 +174,7 @@ def _read(path: Path, overrides: Sequence[str]) -> tuple[Kubernetes, Reading, Pi
         raise_first_error([_for_the_pod(problem) for problem in reading.problems])
     assert reading.mistakes is not None  # The whole text was parsed, because there are no errors.
     assert reading.mistakes.config is not None  # All unknown values have replacements, because there are no errors.
-    hint = "the manifest repeats the value: write it, or put the variable into deploy.kubernetes.env"
+    hint = "the manifest contains the value: write it here, or put the variable into deploy.kubernetes.env"
     _require_known(reading, path, places=_REPEATED, hint=hint)
     return settings, reading, reading.config or reading.mistakes.config
 

@@ -89,7 +89,7 @@ def _find(traces: Sequence[Trace], run_id: str | None) -> Trace:
         if run_id in (None, trace.run):
             return trace
     if run_id is None:
-        raise ResourceMissing("no run of this feed has left a trace", hint="lakefeed run leaves one")
+        raise ResourceMissing("no run of this feed has left a trace", hint="lakefeed run writes one")
     raise ResourceMissing(f"there is no run {run_id} of this feed", hint="lakefeed runs list shows the ids")
 
 

@@ -152,7 +152,7 @@ final class AvroNested {
         }
     }
 
-    /** Reads a value of a reader's union of several types into a struct with one field set. */
+    /** Reads a value into a struct with one set field: the column of a reader's union of several types. */
     static final class OfMember extends AvroStep {
         private final boolean repeated;
         private final int members;

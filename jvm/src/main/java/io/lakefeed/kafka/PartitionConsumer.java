@@ -195,7 +195,7 @@ final class PartitionConsumer implements AutoCloseable {
         long deadline = System.nanoTime() + timeoutMs * 1_000_000;
         try {
             while (true) {
-                // The consumer passes markers of transactions, and the rest of a range can consist of them.
+                // The consumer skips markers of transactions, and the rest of a range can consist of them.
                 long position = consumer.position(partition);
                 if (position > next) {
                     next = Math.min(position, until);
