@@ -330,7 +330,8 @@ class ParquetSinkConfig(PathSinkConfig):
 
 
 class FilesSinkConfig(PathSinkConfig):
-    """Files below a path, in directories by column. Spark's ``_spark_metadata`` lists each file once."""
+    """Files below a path, in a directory for each value of the partition columns. Spark's ``_spark_metadata`` lists
+    each file once."""
 
     format: FileFormat = Field("parquet", description="The files' format. In CSV, arrays, maps and structs are JSON.")
     table: str | None = Field(None, pattern=rf"^({Identifier}\.)?{Identifier}$")

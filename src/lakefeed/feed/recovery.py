@@ -274,7 +274,7 @@ def require_no_state(facts: Facts) -> None:
 
 
 def _from_log(facts: Facts) -> Start:
-    """Decide by a file sink's log and the checkpoint: if they differ, Spark would lose or duplicate a batch."""
+    """Compare a file sink's log with the checkpoint; if they differ, refuse: Spark would lose or duplicate a batch."""
     state, logged = facts.checkpoint, -1 if facts.logged is None else facts.logged
     planned = -1 if state.batch_id is None else state.batch_id
     landed = planned if state.committed else planned - 1

@@ -136,7 +136,7 @@ class MaintenanceActions:
         self._say(f"{done.manifests_before:,} manifests became {done.manifests_after:,}")
 
     def rewrite_delete_files(self) -> None:
-        """Rewrite small files of position deletes, without deletes whose rows are gone."""
+        """Combine small files of position deletes; leave out the deletes of rows that no longer exist."""
         alone = ("max-concurrent-file-group-rewrites", "1")
         result = self._retry(lambda table: self._actions.rewritePositionDeletes(table).option(*alone).execute())
         done = self._done

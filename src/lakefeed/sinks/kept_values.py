@@ -104,7 +104,7 @@ class KeptValues:
         return of((column,), self.columns[column].dataType)
 
     def of_columns(self) -> dict[str, list[int]]:
-        """Return the numbers of the columns' values, by the column's name in lower case."""
+        """Return, for each column's name in lower case, the positions of its values in ``leaves``."""
         numbers: dict[str, list[int]] = {}
         for number, leaf in enumerate(self.leaves):
             numbers.setdefault(leaf.path[0].lower(), []).append(number)

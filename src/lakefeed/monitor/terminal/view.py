@@ -169,7 +169,7 @@ class RunView:
             self._console.print(Text(text), soft_wrap=True, highlight=False)
 
     def action(self, event: Event) -> None:
-        """Print an operator's request, or an outcome of the request that the run does not print."""
+        """Print an event of an operator's request: the request itself, or its outcome."""
         if self._is_json:
             details = {name: value for name, value in event.details.items() if name not in ("event", "level")}
             self.log(event.kind, **{**details, "message": event.message})

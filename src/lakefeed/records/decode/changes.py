@@ -39,7 +39,7 @@ class DeleteRule:
 
     Attributes:
         tombstones: whether a record with a null value deletes.
-        columns: the columns that mark deletes, each with the values that do.
+        columns: the columns that mark deletes, each with its values that mark a delete.
         keys: the key columns; if a delete lacks them, their values come from the record's key.
         are_columns: whether the decoded rows have the key columns, which then must not be null; False if a transform
             makes the columns.

@@ -56,7 +56,7 @@ class DeadLetterFilter:
         return cls(feed=feed, topic=match["topic"], partition=int(match["partition"]), offset=int(match["offset"]))
 
     def exact(self) -> dict[str, str | int]:
-        """Return the values that columns have to equal, without ``reason``, which a column only has to contain."""
+        """Return the values that a letter's columns must equal, without ``reason``: it needs no equality."""
         return {name: value for name, value in vars(self).items() if value is not None and name != "reason"}
 
     def reasons(self) -> tuple[str, str]:

@@ -63,7 +63,7 @@ def dead_letters_document(config: PipelineConfig, readers: Callable[[], Readers]
 
 
 def no_dead_letters(config: PipelineConfig, *, now: float) -> dict[str, Any]:
-    """Return the document without any dead letters."""
+    """Return the panel's document for a feed that has no dead letters."""
     return {
         "reasons": [],
         "complete": True,
