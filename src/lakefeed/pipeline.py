@@ -15,7 +15,7 @@ from lakefeed.clients.environment import default_environment
 from lakefeed.clients.kafka.selection import Selection, offset_ranges
 from lakefeed.clients.spark.connect import classic
 from lakefeed.clients.spark.errors import translating
-from lakefeed.clients.spark.session import activate, copy_of, session
+from lakefeed.clients.spark.session import session
 from lakefeed.clients.spark.start_checks import StartChecks
 from lakefeed.config.addresses import is_local
 from lakefeed.config.checks import function_modules
@@ -24,9 +24,8 @@ from lakefeed.config.models import PipelineConfig
 from lakefeed.config.places import stored_at
 from lakefeed.config.problem import raise_first_error
 from lakefeed.config.secrets import keys_of
-from lakefeed.errors import ConfigError, ResourceMissing
+from lakefeed.errors import ConfigError
 from lakefeed.feed.bounded import BatchSummary, run_bounded
-from lakefeed.feed.control import ActionRequest
 from lakefeed.feed.feed import Feed
 from lakefeed.feed.multi_table.scheduler import run_multi_table
 from lakefeed.feed.progress import FinishedBatch
@@ -36,18 +35,15 @@ from lakefeed.feed.streaming import run_stream
 from lakefeed.lazy import DataFrame, SparkSession
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.offsets.ranges import OffsetRange
-from lakefeed.operations.backfill import BackfillCommit, BackfillJob, BackfillRequest, BackfillSummary
 from lakefeed.operations.followers import FollowedRun, following, reporting_failed_start
 from lakefeed.operations.plan.plan import Plans, plan_run
 from lakefeed.operations.preflight.connect import preflight
 from lakefeed.operations.read import BatchRead
-from lakefeed.operations.replay import Replayed, replay
-from lakefeed.operations.rewind.execute import RewindPlan, execute_rewind, plan_rewind
 from lakefeed.operations.status import FeedStatus, feed_status
 from lakefeed.operations.verify.verify import Verification, verify_feed
 from lakefeed.records.decode.resolve import put_credentials
 from lakefeed.records.sources.kafka import SourceTopics
-from lakefeed.sinks.dead_letters.store import DeadLetterFilter, DeadLetterReader, DeadLetterStore
+from lakefeed.sinks.dead_letters.store import DeadLetterReader, DeadLetterStore
 
 if TYPE_CHECKING:
     from lakefeed.operations.endpoint import Served
@@ -132,7 +128,7 @@ class Pipeline:
 
     def batch_read(self) -> BatchRead:
         """Prepare a read of this pipeline's records into a destination other than the pipeline's sink."""
-        self._require_one_table()
+        self.require_one_table()
         return BatchRead.of(self.feed)
 
     def of_topic(self, topic: str) -> Pipeline:
@@ -142,14 +138,16 @@ class Pipeline:
         part.config = part.feed.config
         return part
 
-    def _require_one_table(self) -> None:
+    def require_one_table(self) -> None:
+        """Raise a ConfigError if each topic has a table of its own."""
         if self.config.has_many_tables:
             raise ConfigError(
                 f"pipeline '{self.config.name}' has a table for each topic, and this operation needs one topic",
                 hint="name the topic: --topic TOPIC, or from Python pipeline.of_topic(…)",
             )
 
-    def _require_one_sink(self) -> None:
+    def require_one_sink(self) -> None:
+        """Raise a ConfigError if the pipeline has further sinks."""
         if self.config.sinks:
             raise ConfigError(
                 f"pipeline '{self.config.name}' has several sinks, and this operation changes only one of them",
@@ -237,9 +235,14 @@ class Pipeline:
             resume=resume,
             say=on_note or (lambda message: None),
         )
-        self._offer_replay(spark, monitor)
         run = FollowedRun(
-            config=self.config, monitor=monitor, connections=self.connections, once=once, spark=spark, say=note
+            config=self.config,
+            monitor=monitor,
+            connections=self.connections,
+            folder=self.feed.folder,
+            once=once,
+            spark=spark,
+            say=note,
         )
         with following(run), monitor.until_end(), translating():
             if self.config.has_many_tables:
@@ -248,22 +251,6 @@ class Pipeline:
                 return run_stream(self.feed, spark, options)
             with TemporaryDirectory(prefix="lakefeed-") as folder:
                 return run_stream(self.feed.with_scratch(f"file:{folder}/checkpoint"), spark, options)
-
-    def _offer_replay(self, spark: SparkSession, monitor: FeedMonitor) -> None:
-        """Offer the action ``replay`` to operators while the pipeline runs, if the pipeline supports it."""
-        if self.config.dead_letters is None or self.config.sinks or self.config.sink.refusal("replay") is not None:
-            return
-
-        def perform(request: ActionRequest) -> str:
-            own = copy_of(spark)
-            activate(own)
-            # If each topic has a table, skip topics without dead letters: their dead-letter tables may not exist yet.
-            parts = [part for part in self.parts() if not self.config.has_many_tables or _has_letters(part)]
-            done = [part.replay(DeadLetterFilter(feed=part.config.name), spark=own) for part in parts]
-            rows, dead = sum(result.rows for result in done), sum(result.still_dead for result in done)
-            return f"{rows:,} rows written, {dead:,} records are still dead letters"
-
-        monitor.control.offer("replay", perform)
 
     def serve(
         self, monitor: FeedMonitor, *, port: int | None = 0, probe_port: int | None = None
@@ -294,67 +281,12 @@ class Pipeline:
         The default is to write all records from the feed's position to the end of the topics; before the first commit,
         from the topics' beginning.
         """
-        self._require_one_table()
-        self._require_one_sink()
+        self.require_one_table()
+        self.require_one_sink()
         spark = classic(spark) or self.session()
         with translating(), TemporaryDirectory(prefix="lakefeed-") as folder:
             feed = self.feed.with_scratch(f"file:{folder}/checkpoint")
             return run_bounded(feed, spark, Selection.of(since=since, until=until))
-
-    def replay(
-        self,
-        choice: DeadLetterFilter,
-        *,
-        spark: SparkSession | None = None,
-        step: Callable[[str], None] = lambda done: None,
-    ) -> Replayed:
-        """Decode dead letters with the present settings; write the rows of those that are readable now, exactly once.
-
-        ``step`` is called with ``marked`` when the letters are marked, and with ``landed`` when their rows are written.
-        """
-        self.feed.dead_letters()  # A pipeline without dead letters raises its error here, before Spark starts.
-        self._require_one_sink()
-        self.config.sink.require("replay", where=self.config.name)
-        spark = classic(spark) or self.session()
-        with translating():
-            sink = self.feed.ledger_table(spark)
-            letters = self.feed.dead_letter_store(spark)
-            writer = self.feed.begin_writer(spark, sink, letters.records(choice), fenced=False)
-            return replay(letters, choice, feed=self.config.name, writer=writer, table=sink, step=step)
-
-    def backfill(
-        self,
-        requested: BackfillRequest | None = None,
-        *,
-        spark: SparkSession | None = None,
-        dry_run: bool = False,
-        stop: threading.Event | None = None,
-        on_commit: Callable[[BackfillCommit], None] = lambda commit: None,
-        step: Callable[[str], None] = lambda done: None,
-    ) -> BackfillSummary:
-        """Write old records that the table lacks and the feed will never read; the feed may run meanwhile.
-
-        Args:
-            requested: the choice of records. Default: all records that the topics still have.
-            dry_run: write nothing, and return the summary that is expected.
-            stop: set it to end after the current commit.
-            step: called with ``landed`` after each commit.
-
-        Raises:
-            ConfigError: the sink stores no offsets, or the feed itself will read a requested range.
-            CheckpointMismatch: another backfill has begun, or the table's position is unknown.
-            ResourceMissing: neither the table nor the topic has some records of a range.
-        """
-        requested = requested or BackfillRequest()
-        self._require_one_table()
-        self._require_one_sink()
-        self.config.sink.require("backfill", where=self.config.name)
-        spark = classic(spark) or self.session()
-        with translating():
-            job = BackfillJob(self.feed, spark)
-            if dry_run:
-                return job.predict(requested)
-            return job.run(requested, stop=stop or threading.Event(), on_commit=on_commit, step=step)
 
     def status(self, *, spark: SparkSession | None = None, log_file: str | Path | None = None) -> FeedStatus:
         """Return the feed's position, and the decision that a start would make now.
@@ -387,30 +319,6 @@ class Pipeline:
             spark=lambda: classic(spark) or self.session(master=master, log_file=log_file),
         )
 
-    def plan_rewind(
-        self,
-        to: str,
-        *,
-        topic: str | None = None,
-        partition: int | None = None,
-        delete_rows: bool | None = None,
-        accept_loss: bool = False,
-    ) -> RewindPlan:
-        """Plan a move of the feed, without Spark. Arguments: ``lakefeed.operations.rewind.execute.plan_rewind``."""
-        return plan_rewind(
-            self.feed, to, topic=topic, partition=partition, delete_rows=delete_rows, accept_loss=accept_loss
-        )
-
-    def rewind(self, agreed: RewindPlan, *, spark: SparkSession | None = None) -> str | None:
-        """Move the feed's ledger, rows, dead letters, checkpoint and monitoring group; a running driver stops.
-
-        Returns a message for the user, or None. Raises CheckpointMismatch if the feed has committed since the plan.
-        """
-        self._require_one_sink()
-        spark = classic(spark) or self.session()
-        with translating():
-            return execute_rewind(self.feed, agreed, spark)
-
     def verify(self, *, deep: bool = False) -> Verification:
         """Verify without Spark that each record is in the table once; see ``lakefeed.operations.verify.verify``."""
         return verify_feed(self.config, connections=self.connections, deep=deep)
@@ -422,10 +330,3 @@ class Pipeline:
     def dead_letter_store(self, spark: SparkSession) -> DeadLetterStore:
         """Open the dead letters for writing, replay and deletion; raise a ConfigError if the pipeline keeps none."""
         return self.feed.dead_letter_store(classic(spark))
-
-
-def _has_letters(pipeline: Pipeline) -> bool:
-    try:
-        return bool(pipeline.dead_letters().find(DeadLetterFilter(feed=pipeline.config.name)))
-    except ResourceMissing:
-        return False

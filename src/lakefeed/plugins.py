@@ -37,6 +37,7 @@ OF_EXTRAS: Mapping[str, tuple[str, ...]] = {
     "deploy": ("deploy",),
     "local": ("quickstart", "examples", "topics", "topics produce", "local", "local demo"),
     "observe": ("notify", "runs"),
+    "repair": ("backfill", "feed", "offsets rewind", "dead-letters"),
     "testing": ("test",),
 }
 """The commands that each extra of lakefeed brings."""

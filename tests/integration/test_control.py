@@ -13,6 +13,7 @@ from lakefeed.errors import CheckpointMismatch, ConfigError, FeedPaused, Records
 from lakefeed.ledger.checkpoint import StoredCheckpoint
 from lakefeed.ledger.pauses import PAUSE_FILE, LocalPauses
 from lakefeed.pipeline import Pipeline
+from lakefeed_repair.rewind import plan_rewind, rewind
 from tests.support.background import Background
 from tests.support.feed import JSON_ROWS, Feed, records, until
 
@@ -140,7 +141,7 @@ def test_a_resume_is_refused_if_the_feed_was_moved_during_the_pause(lake: SparkS
     run = Run(pipeline, lake)
     until(lambda: run.records == 50)
     run.pause()
-    pipeline.rewind(pipeline.plan_rewind("earliest", delete_rows=True), spark=lake)
+    rewind(pipeline, plan_rewind(pipeline, "earliest", delete_rows=True), spark=lake)
     run.ask("resume")
     run.thread.join(120)
     assert isinstance(run.failure, CheckpointMismatch)

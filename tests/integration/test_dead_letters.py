@@ -13,6 +13,7 @@ from lakefeed.errors import CheckpointMismatch, ErrorBudgetExceeded
 from lakefeed.feed.s3_requests import s3_requests
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter
+from lakefeed_repair.replay import replay
 from tests.support.cli import lakefeed
 from tests.support.deaths import CutOff, cut_off_at
 from tests.support.feed import Feed, trips
@@ -191,14 +192,14 @@ def test_a_replay_lands_letters_that_have_become_valid_and_a_second_replay_lands
     before = {(each["partition"], each["offset"]): each["timestamp"] for each in letters(feed)}
     assert len(before) == 12
     choice = DeadLetterFilter(feed=feed.name)
-    assert feed.pipeline(**blocks).replay(choice, spark=lake).still_dead == 12
+    assert replay(feed.pipeline(**blocks), choice, spark=lake).still_dead == 12
     blocks["expect"]["small"]["rule"] = "id < 95"
-    done = feed.pipeline(**blocks).replay(choice, spark=lake)
+    done = replay(feed.pipeline(**blocks), choice, spark=lake)
     assert (done.rows, done.still_dead) == (5, 7)
     del blocks["expect"]
-    done = feed.pipeline(**blocks).replay(choice, spark=lake)
+    done = replay(feed.pipeline(**blocks), choice, spark=lake)
     assert (done.rows, done.still_dead) == (5, 2)
-    again = feed.pipeline(**blocks).replay(choice, spark=lake)
+    again = replay(feed.pipeline(**blocks), choice, spark=lake)
     assert (again.rows, again.still_dead, again.replay_id) == (0, 2, None)
     rows = feed.rows()
     assert sorted(row["id"] for row in rows) == list(range(100))
@@ -228,7 +229,7 @@ def test_interrupted_replay_is_completed_by_the_next_one(
     before = {(each["partition"], each["offset"]) for each in pipeline.feed.dead_letters().find(choice)}
     assert len(before) == 11
     with pytest.raises(CutOff):
-        pipeline.replay(choice, spark=lake, step=cut_off_at(cut_after.partition(",")[0]))
+        replay(pipeline, choice, spark=lake, step=cut_off_at(cut_after.partition(",")[0]))
     assert sum(each["replay"] is not None for each in pipeline.feed.dead_letters().find(choice)) == 10
     if cut_after == "landed, long ago":
         # Expire the snapshot of the interrupted replay, as upkeep may do before the next replay.
@@ -236,9 +237,9 @@ def test_interrupted_replay_is_completed_by_the_next_one(
         expire = f"CALL lake.system.expire_snapshots(table => '{feed.table.removeprefix('lake.')}', retain_last => 1"
         lake.sql(f"{expire}, older_than => TIMESTAMP '2999-01-01 00:00:00')").collect()
         assert len(open_table(feed.table, connections=feed.connections).snapshots()) == 1
-    done = pipeline.replay(choice, spark=lake)
+    done = replay(pipeline, choice, spark=lake)
     assert (done.rows, done.finished_earlier, done.still_dead) == ((10, 0, 1) if cut_after == "marked" else (0, 10, 1))
-    again = pipeline.replay(choice, spark=lake)
+    again = replay(pipeline, choice, spark=lake)
     assert (again.rows, again.still_dead, again.replay_id) == (0, 1, None)
     rows = feed.rows()
     assert sorted(row["id"] for row in rows) == list(range(20))
@@ -286,10 +287,10 @@ def test_of_two_simultaneous_replays_the_later_one_lands_the_letters(lake: Spark
 
     def overtaken(step: str) -> None:
         if step == "marked":
-            second.append(feed.pipeline(**blocks).replay(choice, spark=lake))
+            second.append(replay(feed.pipeline(**blocks), choice, spark=lake))
 
     with pytest.raises(CheckpointMismatch, match="another driver has taken over"):
-        feed.pipeline(**blocks).replay(choice, spark=lake, step=overtaken)
+        replay(feed.pipeline(**blocks), choice, spark=lake, step=overtaken)
     assert second[0].rows == 10
     assert sorted(row["id"] for row in feed.rows()) == list(range(20))
     assert letters(feed) == []

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from lakefeed.errors import JobFailed, RowsRefused
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter
 from lakefeed.sinks.dead_letters.table import DeadLetterTable
+from lakefeed_repair.replay import replay
 from tests.support.feed import TRIP, Feed
 
 DECODE = {"json": {"schema_ddl": "id BIGINT, text STRING"}, "metadata": ["partition", "offset"]}
@@ -178,7 +179,7 @@ def test_a_replay_lands_valid_letters_and_updates_the_reason_of_the_others(
         assert not any(each["replay"] for each in found)
         return {7 * each["partition"] + each["offset"]: each["reason"] for each in found}
 
-    done = feed.pipeline(**blocks).replay(choice, spark=lake)
+    done = replay(feed.pipeline(**blocks), choice, spark=lake)
     assert (done.rows, done.still_dead) == (6, 8)
     assert sorted(row["id"] for row in feed.rows()) == [0, 3, 5, 10, 13, 15]
     says = ["IllegalArgument", "[CAST_INVALID_INPUT]", "a text is too long for a partition", "truncated JSON"]
@@ -188,7 +189,7 @@ def test_a_replay_lands_valid_letters_and_updates_the_reason_of_the_others(
     assert SECRET not in str(left)
 
     blocks["transform"]["sql"] = f"SELECT *, try_cast(text AS INT) AS share FROM {feed.name}"
-    done = feed.pipeline(**blocks).replay(choice, spark=lake)
+    done = replay(feed.pipeline(**blocks), choice, spark=lake)
     assert (done.rows, done.still_dead) == (2, 6)
     assert reasons().keys() == left.keys() - {2, 9}
     assert not feed.pipeline(**blocks).verify().faults
@@ -209,7 +210,7 @@ def test_a_replayed_letter_with_a_refused_schema_stays_a_dead_letter(lake: Spark
     assert feed.pipeline(**blocks).run(spark=lake, once=True).dead_letters == 3
     del blocks["expect"]
     for landed in (2, 0):
-        done = feed.pipeline(**blocks).replay(DeadLetterFilter(feed=feed.name), spark=lake)
+        done = replay(feed.pipeline(**blocks), DeadLetterFilter(feed=feed.name), spark=lake)
         assert (done.rows, done.still_dead) == (landed, 1)
         [letter] = feed.rows(f"{feed.table}_dead")
         assert (letter["offset"], letter["replay"]) == (2, None)

@@ -9,8 +9,9 @@ from pyspark.sql import SparkSession
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.errors import ConfigError
-from lakefeed.operations.backfill import BackfillRequest
 from lakefeed.pipeline import Pipeline
+from lakefeed_repair.backfill import BackfillRequest, backfill
+from lakefeed_repair.rewind import plan_rewind, rewind
 from tests.support.changes import Model, differences, rows_of, write_pipeline
 from tests.support.feed import Feed
 
@@ -90,9 +91,9 @@ def test_rewinds_backfills_and_dead_letters_work_on_a_table_of_version_3(lake: S
     )
     pipeline.run(spark=lake, once=True)
     assert sorted(row["id"] for row in feed.rows()) == [each for each in range(10, 30) if each != 25]
-    pipeline.rewind(pipeline.plan_rewind(f"{feed.topic}:0:20", delete_rows=True), spark=lake)
+    rewind(pipeline, plan_rewind(pipeline, f"{feed.topic}:0:20", delete_rows=True), spark=lake)
     assert sorted(row["id"] for row in feed.rows()) == list(range(10, 20))
-    pipeline.backfill(BackfillRequest(), spark=lake)
+    backfill(pipeline, BackfillRequest(), spark=lake)
     pipeline.run(spark=lake, once=True)
     assert sorted(row["id"] for row in feed.rows()) == [each for each in range(30) if each != 25]
     assert len(feed.rows(f"{feed.table}_letters")) == 1

@@ -15,6 +15,8 @@ from pyspark.sql import SparkSession
 
 from lakefeed.pipeline import Pipeline
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter
+from lakefeed_repair.replay import replay
+from lakefeed_repair.rewind import plan_rewind, rewind
 from tests.support.feed import Feed
 from tests.support.starts import run_as_planned
 
@@ -95,8 +97,8 @@ class History:
         partition = self.dice.randrange(PARTITIONS)
         to = self.dice.randint(self.firsts[partition], self.at[partition])
         delete = self.older == 0 and self.dice.random() < 0.7
-        agreed = self.pipeline().plan_rewind(f"{self.feed.topic}:{partition}:{to}", delete_rows=delete)
-        self.pipeline().rewind(agreed, spark=self.lake)
+        agreed = plan_rewind(self.pipeline(), f"{self.feed.topic}:{partition}:{to}", delete_rows=delete)
+        rewind(self.pipeline(), agreed, spark=self.lake)
         if to == self.at[partition]:
             return
         self.letters = {each for each in self.letters if each[0] != partition or each[1] < to}
@@ -107,7 +109,7 @@ class History:
         self.at[partition] = to
 
     def replay(self) -> None:
-        self.pipeline(lenient=True).replay(DeadLetterFilter(feed=self.feed.name), spark=self.lake)
+        replay(self.pipeline(lenient=True), DeadLetterFilter(feed=self.feed.name), spark=self.lake)
         self.rows.update(self.letters)
         self.letters = set()
 

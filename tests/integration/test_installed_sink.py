@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from lakefeed.errors import ConfigError, LakefeedError
 from lakefeed_local.stack import Endpoints
+from lakefeed_repair.rewind import plan_rewind
 from tests.support.deaths import dying
 from tests.support.feed import Feed
 from tests.support.sink_package import install
@@ -70,7 +71,7 @@ def test_an_installed_sink_writes_a_repeated_batch_once(
 def test_unsupported_settings_are_refused_by_the_sink(feed: Feed, tmp_path: Path) -> None:
     pipeline = feed.pipeline(decode=DECODE, sink={"sqlite_archive": {"path": str(tmp_path / "rows.db")}})
     with pytest.raises(ConfigError, match="sqlite_archive cannot be rewound: rows would be written twice"):
-        pipeline.plan_rewind("earliest")
+        plan_rewind(pipeline, "earliest")
 
 
 def test_verify_proves_the_rows_of_an_installed_sink_and_finds_missing_or_doubled_rows(

@@ -12,6 +12,7 @@ from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import ConfigError, DriverReplaced, ResourceMissing
 from lakefeed.pipeline import Pipeline, RunSummary
 from lakefeed_local.stack import Endpoints
+from lakefeed_repair.rewind import plan_rewind, rewind
 from tests.support.background import Background, running
 from tests.support.feed import Feed, until
 from tests.support.shop import SCHEMAS, Shop, failures, verified
@@ -127,7 +128,7 @@ def test_a_job_resumes_a_rewound_table_and_ends_when_another_job_takes_over(lake
         until(lambda: has_rows(shop, "orders"))
         topic = shop.topic("orders")
         table = pipeline.of_topic(topic)
-        table.rewind(table.plan_rewind("earliest", delete_rows=False), spark=lake)
+        rewind(table, plan_rewind(table, "earliest", delete_rows=False), spark=lake)
         shop.send("orders", [{"id": 2, "total": 2.0}])
         until(lambda: f"{topic}: resumes" in run.notes)
         until(lambda: len(shop.rows("orders")) == 3)

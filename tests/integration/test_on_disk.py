@@ -16,6 +16,8 @@ from lakefeed.pipeline import Pipeline
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter
 from lakefeed_local.stack import Endpoints
 from lakefeed_observe.runs.store import traces_of
+from lakefeed_repair.replay import replay
+from lakefeed_repair.rewind import plan_rewind, rewind
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed, ids, trips
 
@@ -56,7 +58,7 @@ def test_a_feed_in_a_local_folder_is_verified_rewound_and_read(
     assert not proof.faults
     assert (proof.rows, proof.dead_letters) == (80, 1)
     assert not any(part.lag for part in pipeline.status().partitions)
-    assert pipeline.replay(DeadLetterFilter(feed=disk.name), spark=lake).still_dead == 1
+    assert replay(pipeline, DeadLetterFilter(feed=disk.name), spark=lake).still_dead == 1
 
     # Other tools read the tables without lakefeed.
     assert disk.disk is not None
@@ -69,8 +71,8 @@ def test_a_feed_in_a_local_folder_is_verified_rewound_and_read(
     assert counted == (80, 79)
     assert not list(disk.disk.rglob("*.crc"))
 
-    agreed = pipeline.plan_rewind("earliest", delete_rows=True)
-    pipeline.rewind(agreed, spark=lake)
+    agreed = plan_rewind(pipeline, "earliest", delete_rows=True)
+    rewind(pipeline, agreed, spark=lake)
     assert ids(disk) == []
     assert run(pipeline) == 80
     assert ids(disk) == list(range(80))

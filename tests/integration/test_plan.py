@@ -15,6 +15,7 @@ from lakefeed.feed.s3_requests import S3Requests
 from lakefeed.ledger.snapshots import ancestors, commits_of
 from lakefeed.pipeline import Pipeline
 from lakefeed_local.stack import Endpoints
+from lakefeed_repair.rewind import plan_rewind, rewind
 from tests.support.blocks import ROOT, blocks_of
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed
@@ -144,7 +145,7 @@ def test_a_plan_foresees_a_lost_checkpoint_a_rewind_and_a_repeated_batch(planned
     assert planned.notes == [lost.start]
     assert planned.commits()[-1] == lost.first_ranges
 
-    pipeline.rewind(pipeline.plan_rewind(f"{planned.feed.topic}:1:1", delete_rows=True), spark=planned.lake)
+    rewind(pipeline, plan_rewind(pipeline, f"{planned.feed.topic}:1:1", delete_rows=True), spark=planned.lake)
     moved = planned.plan(pipeline)
     assert [(each.start, each.end) for each in moved.partitions] == [(5, 5), (1, 4), (4, 4)]
     planned.run(pipeline)

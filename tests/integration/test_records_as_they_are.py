@@ -33,6 +33,7 @@ from lakefeed_local.home import Home
 from lakefeed_local.part import NotReady
 from lakefeed_local.ports import choose_free
 from lakefeed_local.servers import RegistryServer
+from lakefeed_repair.replay import replay
 from tests.support.broken import KINDS, broken
 from tests.support.feed import TRIP, Feed
 
@@ -251,7 +252,7 @@ def test_records_broken_in_twelve_ways_are_all_accounted_for(
     assert len(listed) == broken_ones
     assert sum(kind.count for kind in kinds(listed)) == broken_ones
     assert len(kinds(listed)) >= 8
-    again = feed.pipeline(**blocks).replay(DeadLetterFilter(feed=feed.name), spark=lake)
+    again = replay(feed.pipeline(**blocks), DeadLetterFilter(feed=feed.name), spark=lake)
     assert (again.rows, again.still_dead) == (0, broken_ones)
 
     # The feed stops before a batch that would exceed the error budget.

@@ -15,9 +15,10 @@ from lakefeed.cli.main import root
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import DecodeError
-from lakefeed.operations.backfill import BackfillRequest
 from lakefeed.pipeline import Pipeline
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter
+from lakefeed_repair.backfill import BackfillRequest, backfill
+from lakefeed_repair.replay import replay
 from tests.support.feed import Feed
 
 LARGEST = 2**63 - 1
@@ -91,10 +92,10 @@ def test_timestamp_out_of_range_becomes_a_dead_letter(
     assert {each["timestamp"] for each in found["dead_letters"]} == {None}
 
     every = DeadLetterFilter(feed=f"{feed.name}_timed")
-    still = pipeline(feed, "timed", decode=TIMED, **letters).replay(every, spark=lake)
+    still = replay(pipeline(feed, "timed", decode=TIMED, **letters), every, spark=lake)
     assert (still.rows, still.still_dead) == (0, 3), "a replay judges the timestamp again"
     kept = pipeline(feed, "timed", decode={**TIMED, "on_bad_timestamp": "keep"}, **letters)
-    assert kept.replay(every, spark=lake).rows == 3
+    assert replay(kept, every, spark=lake).rows == 3
     assert times(feed, "timed") == SHOWN
     assert not kept.verify(deep=True).faults
 
@@ -113,9 +114,9 @@ def test_every_reader_handles_out_of_range_timestamps(
     assert lettered.run(spark=lake, once=True).dead_letters == 3
     assert [each["timestamp"] for each in listed(feed, monkeypatch)["dead_letters"]] == [None] * 3
     every = DeadLetterFilter(feed=f"{feed.name}_lettered")
-    assert lettered.replay(every, spark=lake).still_dead == 3
+    assert replay(lettered, every, spark=lake).still_dead == 3
     keeping = {**TIMED, "on_bad_timestamp": "keep"}
-    assert pipeline(feed, "lettered", decode=keeping, **topic).replay(every, spark=lake).rows == 3
+    assert replay(pipeline(feed, "lettered", decode=keeping, **topic), every, spark=lake).rows == 3
 
     once = pipeline(feed, "once", decode=keeping)
     assert once.run_batch(spark=lake).rows == len(TIMES)
@@ -126,7 +127,7 @@ def test_every_reader_handles_out_of_range_timestamps(
     latest.run(spark=lake, once=True)
     send(feed, {9: NANOSECONDS})
     latest.run(spark=lake, once=True)
-    assert latest.backfill(BackfillRequest(), spark=lake).rows == len(TIMES)
+    assert backfill(latest, BackfillRequest(), spark=lake).rows == len(TIMES)
     assert set(times(feed, "latest")) == {*TIMES, 9}
 
     since = datetime.fromtimestamp(1_700_000_000, UTC) + timedelta(milliseconds=1)

@@ -16,6 +16,7 @@ from lakefeed.errors import CheckpointMismatch, RecordsLost
 from lakefeed.feed.batch_writer import BatchResult, BatchWriter
 from lakefeed.offsets.ranges import OffsetRanges
 from lakefeed.pipeline import Pipeline, RunSummary
+from lakefeed_repair.rewind import plan_rewind
 from tests.support.feed import JSON_ROWS, Feed, records
 from tests.support.starts import run_as_planned
 
@@ -143,7 +144,7 @@ def test_a_restored_topic_is_continued_by_a_feed_of_another_name(case: Case) -> 
     with pytest.raises(RecordsLost, match="recreated"):
         case.run()
     with pytest.raises(RecordsLost, match="recreated"):
-        case.pipeline().plan_rewind(f"{case.feed.topic}:0:6", accept_loss=True)
+        plan_rewind(case.pipeline(), f"{case.feed.topic}:0:6", accept_loss=True)
     restored: dict[str, Any] = {
         "name": f"{case.feed.name}_restored",
         "checkpoint": f"{case.feed.checkpoint}-restored",

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.errors import ConfigError, ResourceMissing, SchemaChanged
 from lakefeed.operations.preflight.connect import preflight
+from lakefeed_repair.backfill import backfill
 from tests.support.avro_documents import field, record
 from tests.support.feed import Feed
 from tests.support.records import avro_bytes
@@ -170,7 +171,7 @@ def test_unusable_version_before_a_backfill_affects_only_its_records(
     pipeline.run(spark=lake, once=True)
     feed.send([subject.value(one, 3)])
     assert pipeline.run(spark=lake, once=True).rows == 1
-    done = pipeline.backfill(spark=lake)
+    done = backfill(pipeline, spark=lake)
     assert (done.rows, done.dead_letters) == (1, 1)
     assert sorted(row["id"] for row in feed.rows()) == [1, 3]
 

@@ -17,6 +17,7 @@ from lakefeed.maintenance.table_stats import read_health
 from lakefeed.operations.verify.verify import verify_feed
 from lakefeed.pipeline import Pipeline
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter
+from lakefeed_repair.replay import replay
 from tests.support.background import Background
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed, trips
@@ -79,7 +80,7 @@ def test_a_feed_continues_during_the_upkeep_of_its_tables(lake: SparkSession, fe
     before = read_health(dead, connections=feed.connections).files
     assert look_after(feed, lake, dead, compact={"min_files": 2}).did.files_after <= 1
     assert read_health(dead, connections=feed.connections).files <= before
-    assert pipeline.replay(DeadLetterFilter(feed=feed.name), spark=lake).still_dead == 6
+    assert replay(pipeline, DeadLetterFilter(feed=feed.name), spark=lake).still_dead == 6
     every_record_once(pipeline)
 
 

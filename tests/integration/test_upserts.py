@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.pipeline import Pipeline
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter
+from lakefeed_repair.replay import replay
 from tests.support.blocks import ROOT, blocks_of
 from tests.support.changes import Model, differences, forget_the_last_batch, rows_of, write_pipeline
 from tests.support.cli import Running
@@ -184,7 +185,7 @@ def test_a_replayed_letter_does_not_undo_a_later_change(lake: SparkSession, feed
     # Without the rule, two letters are replayed: one of key 1, which has changed since, and one of a new key.
     del blocks["expect"]
     repaired = feed.pipeline(**blocks, sink=sink)
-    replayed = repaired.replay(DeadLetterFilter(feed=feed.name), spark=lake)
+    replayed = replay(repaired, DeadLetterFilter(feed=feed.name), spark=lake)
     assert replayed.rows == 1  # The letter of key 1 lands no row, because the table's row of key 1 is newer.
     assert sorted((row["id"], row["city"]) for row in feed.rows()) == [(1, "b"), (2, ""), (3, "c")]
     assert len(feed.rows(f"{feed.table}_history")) == 4

@@ -15,6 +15,7 @@ from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.operations.verify.verify import Verification, verify_feed
 from lakefeed.pipeline import Pipeline
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter
+from lakefeed_repair.replay import replay
 from tests.support.cli import lakefeed
 from tests.support.feed import JSON_ROWS, Feed, trips
 
@@ -52,7 +53,7 @@ def test_verify_adds_up_rows_dead_letters_replayed_and_dropped_letters(lake: Spa
     assert [each.lag for each in done.partitions] == [0, 0, 0]
 
     blocks["expect"]["small"]["rule"] = "id < 95"
-    assert feed.pipeline(**blocks).replay(DeadLetterFilter(feed=feed.name), spark=lake).rows == 5
+    assert replay(feed.pipeline(**blocks), DeadLetterFilter(feed=feed.name), spark=lake).rows == 5
     done = checked(feed.pipeline(**blocks))
     assert kinds(done) == ([], [])
     assert done.replayed == 5

@@ -15,6 +15,7 @@ from lakefeed.errors import CheckpointMismatch, ConfigError, RecordsLost
 from lakefeed.feed.progress import FinishedBatch
 from lakefeed.feed.s3_requests import S3Requests
 from lakefeed.pipeline import Pipeline, RunSummary
+from lakefeed_repair.rewind import plan_rewind, rewind
 from tests.support.feed import Feed, ids
 from tests.support.starts import run_as_planned
 
@@ -83,14 +84,14 @@ def test_a_feed_resumes_once_after_a_rewind_and_after_an_accepted_loss(lake: Spa
     feed.send_ids(range(10))
     run(feed, lake)
     moved = pipeline(feed)
-    moved.rewind(moved.plan_rewind(f"{feed.topic}:0:4", delete_rows=True), spark=lake)
+    rewind(moved, plan_rewind(moved, f"{feed.topic}:0:4", delete_rows=True), spark=lake)
     assert ids(feed) == list(range(4))
     notes: list[str] = []
     assert run(feed, lake, notes).rows == 6
     feed.send_ids(range(10, 12))
     assert run(feed, lake, notes).rows == 2
     assert notes == []
-    assert moved.plan_rewind("table").moves == ()
+    assert plan_rewind(moved, "table").moves == ()
 
     feed.recreate_topic()
     feed.send_ids(range(20, 23))

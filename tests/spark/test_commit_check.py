@@ -15,8 +15,8 @@ from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.protocol import CommitCheck
 from lakefeed.ledger.snapshot_summary import CONTINUITY, ROWS, Commit, Replay
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
-from lakefeed.operations.replay import REPLAYS
 from lakefeed.sinks.iceberg.table import IcebergTable
+from lakefeed_repair.replay import REPLAYS
 from tests.support.catalogs import CatalogCase
 from tests.support.feed import until
 from tests.support.feed_table import FEED, Table, refused, span

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tools.guards.guard import python
+from tools.guards.guard import plugin, python
 
 START = "tests/unit/feed/test_recovery.py::test_"
-REWIND = "tests/unit/operations/rewind/test_plan.py::test_"
-OFFSETS = "tests/integration/test_offsets.py::test_"
+REWIND = "packages/repair/tests/unit/test_moves.py::test_"
+OFFSETS = "packages/repair/tests/integration/test_offsets.py::test_"
 TRAPS = "tests/integration/test_traps.py::test_"
 VERIFY = "tests/unit/operations/verify/test_audit.py::test_"
 
@@ -163,30 +163,34 @@ AT_THE_START = (
 )
 
 ON_THE_MOVE = (
-    python(
+    plugin(
+        "repair",
         "rewind: the topic does not have the requested offset",
-        "operations/rewind/plan",
+        "moves",
         "if not there.start_offset <= to <= there.end_offset:",
         "if False:",
         f"{REWIND}moves_to_impossible_targets_are_refused",
     ),
-    python(
+    plugin(
+        "repair",
         "rewind: the topic was recreated",
-        "operations/rewind/plan",
+        "moves",
         "if ids.get(topic, described.topic_id) != described.topic_id:",
         "if False:",
         f"{REWIND}moves_to_impossible_targets_are_refused",
     ),
-    python(
+    plugin(
+        "repair",
         "rewind: a move forward skips records without --accept-loss",
-        "operations/rewind/plan",
+        "moves",
         "if forward and not accept_loss:",
         "if False:",
         f"{REWIND}a_move_forward_needs_accept_loss",
     ),
-    python(
+    plugin(
+        "repair",
         "rewind: the feed has committed since the rewind was planned",
-        "operations/rewind/execute",
+        "rewind",
         "if (now and now.snapshot_id) != (before and before.snapshot_id):",
         "if False:",
         f"{OFFSETS}a_rewind_is_refused_if_the_feed_has_committed_since_the_plan",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tools.guards.guard import java, python
+from tools.guards.guard import java, plugin, python
 
 CHECK = "tests/spark/test_commit_check.py::test_"
 OUTCOMES = "tests/spark/test_outcomes.py::test_"
 START = "tests/unit/feed/test_recovery.py::test_"
-OFFSETS = "tests/integration/test_offsets.py::test_"
+OFFSETS = "packages/repair/tests/integration/test_offsets.py::test_"
 KINESIS = "packages/kinesis/tests/integration/test_kinesis.py::test_"
 FAILING = "tests/integration/test_failing_records.py::test_"
 ISOLATES = "tests/unit/feed/test_failing_records.py::test_"
@@ -181,12 +181,13 @@ DEAD_LETTERS = (
         "                pass\n",
         f"{LETTERS}parquet_letters_lost_to_a_crash_are_written_with_the_replayed_batch",
     ),
-    python(
+    plugin(
+        "repair",
         "dead letters: a crash in a backfill loses letters",
-        "operations/backfill",
+        "backfill",
         "settled = self._settle(writer)",
         "settled = 0",
-        "tests/integration/test_backfill.py::test_interrupted_backfill_resumes_without_lost_or_repeated_dead_letters",
+        "packages/repair/tests/integration/test_backfill.py::test_interrupted_backfill_resumes_without_lost_or_repeated_dead_letters",
     ),
     python(
         "dead letters: letters that are in the table are written again",
@@ -202,9 +203,10 @@ DEAD_LETTERS = (
         "if False:",
         f"{OFFSETS}letters_ahead_of_the_table_are_dropped_only_on_request",
     ),
-    python(
+    plugin(
+        "repair",
         "replay: rows of an interrupted replay land again",
-        "operations/replay",
+        "replay",
         "if ledger.has_replay(replay_id):",
         "if False:",
         f"{LETTERS}interrupted_replay_is_completed_by_the_next_one",

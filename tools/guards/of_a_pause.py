@@ -7,7 +7,7 @@ from tools.guards.guard import python
 WATCH = "tests/unit/feed/test_run.py::test_"
 STEERING = "tests/unit/feed/test_steering.py::test_"
 RESUME = "tests/unit/feed/test_streaming.py::test_"
-PAUSES = "tests/unit/operations/test_control.py::test_"
+PAUSES = "packages/repair/tests/unit/test_control.py::test_"
 
 IN_A_PAUSE = (
     python(

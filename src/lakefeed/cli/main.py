@@ -33,16 +33,11 @@ COMMANDS: dict[str, CliCommand] = {
     "plan": _core("plan:plan", "Predict a run: DDL, offsets, files, requests, time.", "run"),
     "run": _core("run:run", "Land topics in tables, as a pipeline file says.", "run"),
     "read": _core("read:read", "Read records once, and show them or write them.", "run"),
-    "backfill": _core("backfill:backfill", "Land old records that the feed will never read.", "run"),
     "status": _core("status:status", "Show whether feeds run, and the lag of feeds or of a group.", "watch"),
     "metrics": _core("metrics:metrics", "List the metrics; write a Grafana dashboard and alerts.", "watch"),
     "verify": _core("verify:verify", "Prove that each record has landed once.", "look"),
     "schema": _core("schema:schema", "Compare the registry's schema with the table's.", "look"),
-    "feed": _core("control:feed", "Pause, resume, stop or change a running feed.", "repair"),
     "offsets": _core("offsets:offsets", "Show a feed's offsets, and move the feed.", "repair"),
-    "dead-letters": _core(
-        "dead_letters:dead_letters", "Show, replay or drop records that could not become rows.", "repair"
-    ),
     "tables": _core("tables:tables", "Show the health of tables; maintain and publish them.", "tables"),
     "jars": _core("jars:jars", "Fetch and verify the locked jars.", "servers"),
     "completion": _core("completion:completion", "Complete commands and options in bash, zsh or fish.", "servers"),

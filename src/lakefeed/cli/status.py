@@ -122,7 +122,7 @@ def _look_at_group(
 
 
 def _look_at_feed(declared: lakefeed.Pipeline, topics: Sequence[str], *, partitions: bool) -> Callable[[], Shown]:
-    from lakefeed.operations.control import pause_of_next_start
+    from lakefeed.ledger.pauses import pause_of_next_start
     from lakefeed.operations.lag import require_read
     from lakefeed.operations.live_status import identity_of, live_status
 

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Protocol
 
 from lakefeed.clients.environment import default_home, write_own_file
+from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
+from lakefeed.errors import ConfigError, LakefeedError
 from lakefeed.json_model import JsonModel, Time, iso
-from lakefeed.ledger.checkpoint import CheckpointFiles, Owner
+from lakefeed.ledger.checkpoint import CheckpointFiles, Owner, StoredCheckpoint, read_note, require_owner
 from lakefeed.messages.text import one_line
 
 PAUSE_FILE = "lakefeed-pause.json"
@@ -104,3 +106,31 @@ def pause_of(text: str) -> Pause:
     except ValueError:
         return Pause(reason=UNREADABLE, by="unknown", at=0.0)
     return Pause(reason=one_line(pause.reason), by=one_line(pause.by), at=pause.at)
+
+
+def stored_pause(config: PipelineConfig, connections: Connections) -> PauseStore:
+    """Return the store for the pause of a feed that does not run; the store works without Spark.
+
+    Raises:
+        CheckpointMismatch: the checkpoint belongs to another feed.
+        ConfigError: the feed has no checkpoint, and its sink has no ledger, so the next start would not find a pause.
+    """
+    if config.has_many_tables or config.resumes_by_ledger:
+        return LocalPauses.of(config)
+    if not config.checkpoint:
+        raise ConfigError(
+            f"feed '{config.name}' has no checkpoint that could store a pause for its next start",
+            where="checkpoint",
+            hint="set checkpoint, or pause the feed while it runs",
+        )
+    files = StoredCheckpoint(config.checkpoint, s3=connections.s3)
+    require_owner(read_note(files, where=config.checkpoint), Owner.of(config), where=config.checkpoint)
+    return CheckpointPauses(files)
+
+
+def pause_of_next_start(config: PipelineConfig, connections: Connections) -> Pause | None:
+    """Return the stored pause in which the next start would wait; None if there is none, or if it is unreadable."""
+    try:
+        return stored_pause(config, connections).read()
+    except (LakefeedError, OSError):
+        return None

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from lakefeed import plugins
 from lakefeed.clients.kafka.topics import partitions_of
@@ -34,6 +35,7 @@ class FollowedRun:
         config: the pipeline; ``config.block(MyBlock)`` is the follower's own block.
         monitor: has the progress and the events of the run; a follower reads the monitor in a separate thread.
         spark: the session, which followers must not keep busy; None if the run has none yet.
+        folder: the folder of the pipeline file; None for a pipeline without a file.
         once: whether the run ends by itself after it has landed the present records.
         is_failed_start: whether the run failed before its followers began. Then a follower's context is entered, the
             monitor gets the error, and the context is left.
@@ -44,6 +46,7 @@ class FollowedRun:
     monitor: FeedMonitor
     connections: Connections
     spark: SparkSession | None = None
+    folder: Path | None = None
     once: bool = False
     is_failed_start: bool = False
     say: Callable[[str], None] = lambda message: None

@@ -14,10 +14,11 @@ from lakefeed.clients.kafka.groups import group_offsets, groups_with_members
 from lakefeed.clients.spark.errors import translating
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import CheckpointMismatch, ConfigError, RecordsLost, ResourceMissing
-from lakefeed.operations.rewind.execute import plan_rewind
 from lakefeed.pipeline import Pipeline
 from lakefeed_adopt.execute import execute_adoption
 from lakefeed_adopt.export import ExportTarget, execute_export, plan_export
+from lakefeed_repair.backfill import backfill
+from lakefeed_repair.rewind import plan_rewind
 from packages.adopt.tests.adoption import DECODE, RUNS, assert_each_once, plan, send, take_over
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed, ids
@@ -248,7 +249,7 @@ def test_the_command_adopt_requires_a_confirmation_and_commits_once(lake: SparkS
     assert pipeline.run(spark=lake, once=True).rows == 10
     assert_each_once(feed, pipeline, 40)
     # A backfill does not land the other tool's records again.
-    assert pipeline.backfill(spark=lake, dry_run=True).planned.offsets == 0
+    assert backfill(pipeline, spark=lake, dry_run=True).planned.offsets == 0
     with pytest.raises(
         ConfigError, match=r"took the table over at offset 30 of .*-0: from .* on, it would land records again"
     ):

@@ -21,11 +21,11 @@ from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError, ResourceMissing, Unreachable
 from lakefeed.offsets.ranges import OffsetRange
-from lakefeed.operations.backfill import BackfillRequest
 from lakefeed.pipeline import Pipeline
 from lakefeed_adopt.export import ExportTarget, execute_export, plan_export
 from lakefeed_adopt.iceberg_connect import sink_groups
 from lakefeed_adopt.plan import AdoptionPlan
+from lakefeed_repair.backfill import BackfillRequest, backfill
 from packages.adopt.tests.adoption import DECODE, RUNS, assert_each_once, plan, send, take_over
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed, ids
@@ -170,7 +170,7 @@ def take_over_from_sink(lake: SparkSession, feed: Feed, seed: int) -> None:
     print(f"seed {seed}: {landed} of {sent} records by the sink, {summary.rows} by the feed, {lost}; {agreed.notes}")
     # The sink may have lost records. The plan names their ranges, and a backfill of the ranges lands them.
     if lost:
-        assert pipeline.backfill(BackfillRequest(ranges=lost), spark=lake).rows == sum(each.records for each in lost)
+        assert backfill(pipeline, BackfillRequest(ranges=lost), spark=lake).rows == sum(each.records for each in lost)
     assert_each_once(feed, pipeline, sent)
 
 
@@ -227,10 +227,10 @@ def test_the_plan_names_records_that_the_sink_has_lost(lake: SparkSession, feed:
     send(feed, range(150, 170))
     assert pipeline.run(spark=lake, once=True).rows == 20
     # A backfill without a range lands nothing, because it would repeat records that the sink has landed.
-    assert pipeline.backfill(spark=lake).rows == 0
+    assert backfill(pipeline, spark=lake).rows == 0
     assert lost_by_sink(agreed) == (OffsetRange(feed.topic, 0, 0, 100),)
     missing = BackfillRequest(ranges=lost_by_sink(agreed))
-    assert pipeline.backfill(missing, spark=lake).rows == 100
+    assert backfill(pipeline, missing, spark=lake).rows == 100
     assert_each_once(feed, pipeline, 170)
 
 

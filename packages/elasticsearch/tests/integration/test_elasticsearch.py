@@ -14,6 +14,7 @@ from lakefeed.errors import AccessDenied, CheckpointMismatch, ConfigError, Unrea
 from lakefeed.operations.preflight.analysis import analyze
 from lakefeed.operations.preflight.connect import preflight
 from lakefeed.pipeline import Pipeline
+from lakefeed_repair.rewind import plan_rewind
 from packages.elasticsearch.tests.search_pipeline import environment_of, pipeline_of, sink_of
 from tests.support.feed import Feed
 from tests.support.servers.search import Gate, SearchServer, gate
@@ -55,7 +56,7 @@ def test_a_feed_resumes_at_the_position_of_the_index(
     assert all(name.startswith(f"{feed.topic}/") and set(each) == {"id", "zone"} for name, each in found.items())
     assert pipeline.plan(spark=lake).tables[0].tables[-1].statements == ()
     assert {each.lag for each in pipeline.status().partitions} == {0}
-    for refused in (pipeline.verify, lambda: pipeline.plan_rewind("earliest")):
+    for refused in (pipeline.verify, lambda: plan_rewind(pipeline, "earliest")):
         with pytest.raises(ConfigError):
             refused()
     # No secret is in any setting that Spark shows.

@@ -13,6 +13,7 @@ from lakefeed.config.problem import errors_of
 from lakefeed.errors import CheckpointMismatch, ConfigError, RecordsLost, RowsRefused
 from lakefeed.ledger.checkpoint import StoredCheckpoint
 from lakefeed.operations.preflight.connect import preflight
+from lakefeed_repair.rewind import plan_rewind
 from packages.jdbc.tests.databases import EACH_DATABASE, server_of
 from packages.jdbc.tests.jdbc_feed import TABLE, Server, environment_of, ids, pipeline_of, sink_of, staging_tables
 from tests.support.feed import Feed
@@ -53,7 +54,7 @@ def test_a_feed_resumes_at_the_position_of_the_database_and_passes_verify(
     assert (found.rows, found.dead_letters, found.records, found.commits) == (500, 1, 501, 2)
     assert {(each.table, each.lag) for each in pipeline.status().partitions if each.lag} == set()
     with pytest.raises(ConfigError, match="cannot be rewound"):
-        pipeline.plan_rewind("earliest")
+        plan_rewind(pipeline, "earliest")
     # No secret is in any setting that Spark shows.
     shown = [value for _, value in lake.sparkContext.getConf().getAll()]
     shown += [str(row) for row in lake.sql("SET -v").collect()]

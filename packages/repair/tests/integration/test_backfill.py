@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from lakefeed.errors import CheckpointMismatch, ConfigError, ErrorBudgetExceeded, ResourceMissing
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.offsets.ranges import OffsetRange
-from lakefeed.operations.backfill import BackfillRequest, BackfillSummary
 from lakefeed.pipeline import Pipeline
+from lakefeed_repair.backfill import BackfillRequest, BackfillSummary, backfill
 from tests.support.background import running
 from tests.support.cli import Running, lakefeed
 from tests.support.deaths import CutOff, cut_off_at
@@ -67,13 +67,13 @@ def test_backfill_beside_a_running_feed_lands_each_record_once(lake: SparkSessio
         thread.start()
         try:
             until(lambda: len(feed.rows()) > 0)
-            done = pipeline.backfill(spark=lake)
+            done = backfill(pipeline, spark=lake)
         finally:
             producing.set()
             thread.join(60)
         until(lambda: len(feed.rows()) >= sent)
         assert (done.records, done.rows, done.planned.offsets, done.commits) == (1000, 1000, 1000, 4)
-        assert pipeline.backfill(spark=lake).commits == 0
+        assert backfill(pipeline, spark=lake).commits == 0
     assert ids(feed) == list(range(sent))
     assert_proven(pipeline)
     commits = [each.batch_id for each in IcebergLedger(lake, feed.table, feed.name).commits()]
@@ -93,14 +93,14 @@ def test_interrupted_backfill_resumes_without_lost_or_repeated_dead_letters(lake
 
     # Stop after the backfill's second commit, offsets 15 to 30, before its dead letter is written.
     with pytest.raises(CutOff):
-        pipeline.backfill(spark=lake, step=cut_off_at("", times=2))
+        backfill(pipeline, spark=lake, step=cut_off_at("", times=2))
     assert feed.rows(letters) == []
     assert {each.kind for each in pipeline.verify().notes} == {"letters-pending"}
-    done = pipeline.backfill(spark=lake)
+    done = backfill(pipeline, spark=lake)
     assert (done.settled, done.commits, done.records, done.dead_letters, done.skipped) == (1, 1, 13, 1, 0)
     assert sorted(row["value"] for row in feed.rows(letters)) == [b"\x01one", b"\x01two"]
     assert {row["batch_id"] < 0 for row in feed.rows(letters)} == {True}
-    again = pipeline.backfill(spark=lake)
+    again = backfill(pipeline, spark=lake)
     assert (again.settled, again.commits, len(feed.rows(letters))) == (0, 0, 2)
     assert ids(feed) == list(range(45))
     assert_proven(pipeline)
@@ -117,10 +117,10 @@ def test_the_later_of_two_backfills_lands_the_remaining_records(lake: SparkSessi
 
     def overtaken(step: str) -> None:
         if not second:
-            second.append(pipeline.backfill(spark=lake))
+            second.append(backfill(pipeline, spark=lake))
 
     with pytest.raises(CheckpointMismatch, match="another driver has taken over"):
-        pipeline.backfill(spark=lake, step=overtaken)
+        backfill(pipeline, spark=lake, step=overtaken)
     assert (second[0].commits, second[0].records) == (2, 40)
     assert ids(feed) == list(range(70))
     assert_proven(pipeline)
@@ -130,18 +130,18 @@ def test_backfill_lands_the_requested_ranges_and_refuses_ranges_that_the_feed_re
     lake: SparkSession, feed: Feed
 ) -> None:
     pipeline = begun_at_latest(lake, feed)
-    result = pipeline.backfill(BackfillRequest(start=25), spark=lake, dry_run=True)
+    result = backfill(pipeline, BackfillRequest(start=25), spark=lake, dry_run=True)
     assert [(each.partition, each.start, each.end) for each in result.planned.ranges] == [(0, 25, 30), (1, 25, 30)]
     assert len(feed.rows()) == 10
     some = (OffsetRange(feed.topic, 0, 5, 10), OffsetRange(feed.topic, 0, 20, 22))
-    done = pipeline.backfill(BackfillRequest(ranges=some), spark=lake)
+    done = backfill(pipeline, BackfillRequest(ranges=some), spark=lake)
     assert (done.commits, done.records) == (2, 7)
     assert ids(feed) == [*range(5, 10), 20, 21, *range(60, 70)]
     with pytest.raises(ConfigError, match="reads the later records itself"):
-        pipeline.backfill(BackfillRequest(ranges=(OffsetRange(feed.topic, 0, 0, 10_000),)), spark=lake)
-    assert pipeline.backfill(BackfillRequest(start=25), spark=lake).records == 10
+        backfill(pipeline, BackfillRequest(ranges=(OffsetRange(feed.topic, 0, 0, 10_000),)), spark=lake)
+    assert backfill(pipeline, BackfillRequest(start=25), spark=lake).records == 10
     assert_proven(pipeline)
-    assert pipeline.backfill(spark=lake).records == 60 - 17
+    assert backfill(pipeline, spark=lake).records == 60 - 17
     assert ids(feed) == list(range(70))
     assert_proven(pipeline)
 
@@ -150,10 +150,10 @@ def test_backfill_without_known_covered_ranges_is_refused(lake: SparkSession, fe
     feed.create_topic(partitions=1)
     feed.send(feed.avro(trips(0, 10)))
     with pytest.raises(ResourceMissing, match="there is no table"):
-        feed.pipeline(**blocks(feed)).backfill(spark=lake)
+        backfill(feed.pipeline(**blocks(feed)), spark=lake)
     parquet = {"parquet": {"path": f"s3a://{feed.stack.bucket}/parquet/{feed.name}"}}
     with pytest.raises(ConfigError, match="a feed into files cannot be backfilled"):
-        feed.pipeline(**blocks(feed, sink=parquet)).backfill(spark=lake)
+        backfill(feed.pipeline(**blocks(feed, sink=parquet)), spark=lake)
 
 
 @pytest.mark.slow
@@ -166,7 +166,7 @@ def test_backfill_beyond_its_error_budget_lands_no_rows(lake: SparkSession, feed
     feed.send(feed.avro(trips(40, 45)))
     pipeline.run(spark=lake, once=True)
     with pytest.raises(ErrorBudgetExceeded):
-        pipeline.backfill(spark=lake)
+        backfill(pipeline, spark=lake)
     assert ids(feed) == [*range(10), *range(40, 45)]
     assert_proven(pipeline)
 
@@ -190,7 +190,7 @@ def test_a_backfill_beside_the_feed_adds_the_column_of_a_dropped_field(lake: Spa
         until(lambda: run.batches)
         feed.send(feed.avro(trips(10, 20)))
         until(lambda: len(feed.rows()) == 10)
-        assert pipeline.backfill(spark=lake).rows == 10
+        assert backfill(pipeline, spark=lake).rows == 10
         feed.send(feed.avro(trips(20, 30)))
         until(lambda: len(feed.rows()) == 30)
     assert {row["tip"] for row in feed.rows() if row["id"] < 10} == {1.5}

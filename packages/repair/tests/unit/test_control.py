@@ -18,7 +18,8 @@ from lakefeed.ledger.pauses import PAUSE_FILE, UNREADABLE, CheckpointPauses, Loc
 from lakefeed.monitor import drivers
 from lakefeed.monitor.client import FeedServer
 from lakefeed.monitor.drivers import DriverFile
-from lakefeed.operations.control import (
+from lakefeed.operations.live_status import identity_of
+from lakefeed_repair.control import (
     RunningFeed,
     pause_next_start,
     resume_next_start,
@@ -26,7 +27,6 @@ from lakefeed.operations.control import (
     running_feed_named,
     stored_pause,
 )
-from lakefeed.operations.live_status import identity_of
 
 PAUSE = Pause(reason="the table is repaired", by="anna", at=1_000_000.0)
 

@@ -24,7 +24,9 @@ from lakefeed.clients.spark.signals import stop_on_signals
 from lakefeed.offsets.ranges import OffsetRange
 
 if TYPE_CHECKING:
-    from lakefeed.operations.backfill import BackfillCommit, BackfillRequest, BackfillSummary
+    from lakefeed_repair.backfill import BackfillCommit, BackfillRequest, BackfillSummary
+
+PAGE = "read-and-backfill"
 
 MOST_RANGES_SHOWN = 20
 
@@ -71,6 +73,7 @@ def backfill(
     immediately, with 130. After any end, the next backfill lands the remaining records.
     """
     from lakefeed.monitor.terminal.progress_view import ProgressView
+    from lakefeed_repair.backfill import backfill as land
 
     request = _request(start, ranges)
     declared = lakefeed.Pipeline.from_file(pipeline, overrides=overrides)
@@ -92,13 +95,13 @@ def backfill(
             )
 
         with stop_on_signals(view.note) as stop:
-            done = declared.backfill(request, spark=spark, dry_run=dry_run, stop=stop, on_commit=show)
+            done = land(declared, request, spark=spark, dry_run=dry_run, stop=stop, on_commit=show)
     emit(done.as_dict(), _lines(name, done))
 
 
 def _request(start: str, ranges: tuple[str, ...]) -> BackfillRequest:
     from lakefeed.clients.kafka.selection import moment
-    from lakefeed.operations.backfill import BackfillRequest
+    from lakefeed_repair.backfill import BackfillRequest
 
     chosen = tuple(OffsetRange.parse(text) for text in ranges) or None
     if start == "earliest":

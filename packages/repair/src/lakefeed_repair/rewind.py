@@ -12,10 +12,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.clients.iceberg.reader import open_table
+from lakefeed import Pipeline, open_table
 from lakefeed.clients.iceberg.sql import rows_where
 from lakefeed.clients.kafka.groups import MonitoringGroup
 from lakefeed.clients.kafka.topics import partitions_of
+from lakefeed.clients.spark.connect import classic
+from lakefeed.clients.spark.errors import translating
 from lakefeed.errors import CheckpointMismatch, ConfigError, ResourceMissing
 from lakefeed.feed.feed import Feed
 from lakefeed.feed.recovery import ends
@@ -27,14 +29,16 @@ from lakefeed.ledger.snapshot_summary import POSITION, adopted_offsets
 from lakefeed.ledger.snapshots import ancestors, commits_of, scanned, stored_position
 from lakefeed.ledger.stateful_batches import has_state
 from lakefeed.offsets.ranges import Partition
-from lakefeed.operations.rewind.plan import PartitionMove, find_targets, move_commit, plan_moves, require_own_records
 from lakefeed.operations.status import FeedStatus, feed_status
 from lakefeed.operations.verify.row_offsets import OFFSET, PARTITION, TOPIC
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter
 from lakefeed.sinks.dead_letters.table import TableReader
+from lakefeed_repair.moves import PartitionMove, find_targets, move_commit, plan_moves, require_own_records
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
+
+PAGE = "offsets"
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,7 @@ class RewindPlan:
 
 
 def plan_rewind(
-    feed: Feed,
+    pipeline: Pipeline,
     to: str,
     *,
     topic: str | None = None,
@@ -92,7 +96,7 @@ def plan_rewind(
         delete_rows: whether to delete the rows of records that the feed will read again; None only without such rows.
         accept_loss: whether records may stay unread.
     """
-    config = feed.config
+    feed, config = pipeline.feed, pipeline.config
     config.sink.require("rewind")
     name = config.sink.ledger_table
     status = feed_status(feed)
@@ -132,13 +136,18 @@ def plan_rewind(
     return RewindPlan(config.name, name, moves, letters, delete_where, status)
 
 
-def execute_rewind(feed: Feed, agreed: RewindPlan, spark: SparkSession) -> str | None:
-    """Move the feed as planned, and stop a running driver.
+def rewind(pipeline: Pipeline, agreed: RewindPlan, *, spark: SparkSession | None = None) -> str | None:
+    """Move the feed's ledger, rows, dead letters, checkpoint and monitoring group; a running driver stops.
 
-    Raises CheckpointMismatch if the feed has committed since the plan was made.
-
-    Returns a message about the monitoring group, or None.
+    Returns a message for the user, or None. Raises CheckpointMismatch if the feed has committed since the plan.
     """
+    pipeline.require_one_sink()
+    spark = classic(spark) or pipeline.session()
+    with translating():
+        return _execute(pipeline.feed, agreed, spark)
+
+
+def _execute(feed: Feed, agreed: RewindPlan, spark: SparkSession) -> str | None:
     config = feed.config
     sink = feed.ledger_table(spark)
     claim = feed.claim(spark) if config.checkpoint else None

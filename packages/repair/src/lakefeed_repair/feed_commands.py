@@ -16,7 +16,7 @@ from lakefeed.cli.output import emit
 from lakefeed.errors import ResourceMissing
 
 if TYPE_CHECKING:
-    from lakefeed.operations.control import RunningFeed
+    from lakefeed_repair.control import RunningFeed
 
 F = TypeVar("F", bound=Callable[..., Any])
 SUFFIXES = (".yaml", ".yml")
@@ -57,7 +57,7 @@ def find(target: str, overrides: tuple[str, ...], url: str | None, token_file: P
     Raises a ResourceMissing if ``target`` is a name, and no driver on this machine runs a feed of this name.
     """
     from lakefeed.monitor.client import FeedServer
-    from lakefeed.operations.control import ANSWER_SECONDS, RunningFeed, running_feed, running_feed_named
+    from lakefeed_repair.control import ANSWER_SECONDS, RunningFeed, running_feed, running_feed_named
 
     path = Path(target)
     pipeline = None
@@ -103,7 +103,7 @@ def pause(found: FeedTarget, *, reason: str, wait: bool) -> None:
     pipeline file: the next start then waits.
     """
     if found.running is None and found.pipeline is not None:
-        from lakefeed.operations.control import pause_next_start
+        from lakefeed_repair.control import pause_next_start
 
         pause = pause_next_start(found.pipeline.config, found.pipeline.connections, reason=reason)
         _emit(found, "pause", {"paused": pause.as_dict(), "carried_out": True}, f"{pause.text}\n  {ELSEWHERE}")
@@ -119,7 +119,7 @@ def pause(found: FeedTarget, *, reason: str, wait: bool) -> None:
 def resume(found: FeedTarget, *, reason: str, wait: bool) -> None:
     """Resume a paused feed, or end the pause of a stopped one."""
     if found.running is None and found.pipeline is not None:
-        from lakefeed.operations.control import resume_next_start
+        from lakefeed_repair.control import resume_next_start
 
         ended = resume_next_start(found.pipeline.config, found.pipeline.connections)
         text = f"the next start does not wait; the feed was {ended.text}\n  {ELSEWHERE}"

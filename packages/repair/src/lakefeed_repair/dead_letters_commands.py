@@ -32,6 +32,8 @@ from lakefeed.messages.printable import counted, printable
 if TYPE_CHECKING:
     from lakefeed.sinks.dead_letters.store import DeadLetterFilter
 
+PAGE = "dead-letters"
+
 SHOWN = 50
 LONGEST_VALUE = 2_000
 
@@ -122,6 +124,8 @@ def replay(pipeline: Path, overrides: tuple[str, ...], master: str | None, **cho
     Decodes with the present schema and policy, and lands each letter once. May run beside the feed; completes an
     interrupted replay.
     """
+    from lakefeed_repair.replay import replay as land
+
     declared = lakefeed.Pipeline.from_file(pipeline, overrides=overrides, to_run=False)
     many = declared.config.has_many_tables and chosen["topic"] is None
     if many:
@@ -131,7 +135,7 @@ def replay(pipeline: Path, overrides: tuple[str, ...], master: str | None, **cho
         parts = _parts(declared, chosen)
         parts[0].feed.dead_letters()  # If the pipeline keeps no dead letters, this raises before Spark starts.
     spark = declared.session(master=master, log_file=log_path(f"{declared.config.name}-replay")) if parts else None
-    done = [(part.config.name, part.replay(_filter(part, chosen), spark=spark)) for part in parts]
+    done = [(part.config.name, land(part, _filter(part, chosen), spark=spark)) for part in parts]
 
     def text() -> Iterator[str]:
         for feed, result in done:

@@ -9,10 +9,10 @@ from lakefeed.ledger.outcomes import Counts
 from lakefeed.ledger.snapshot_summary import Commit, PositionReset
 from lakefeed.ledger.step_back import step_back
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
-from lakefeed.operations.rewind.plan import PartitionMove, move_commit, parse_offsets, plan_moves, require_own_records
 from lakefeed.operations.verify.audit import findings
 from lakefeed.operations.verify.evidence import Evidence, Letters
 from lakefeed.operations.verify.row_offsets import Letter, RowCoverage
+from lakefeed_repair.moves import PartitionMove, move_commit, parse_offsets, plan_moves, require_own_records
 
 P0, P1 = ("t", 0), ("t", 1)
 

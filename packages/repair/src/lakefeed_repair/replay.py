@@ -9,24 +9,30 @@ If the sink refuses some of the rows, the replay finds their letters, removes al
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import groupby
 from operator import or_
-from typing import TYPE_CHECKING
 
+from lakefeed import Pipeline
+from lakefeed.clients.spark.connect import classic
+from lakefeed.clients.spark.errors import translating
+from lakefeed.clients.spark.session import activate, copy_of
+from lakefeed.errors import ResourceMissing
 from lakefeed.feed.batch_writer import Committed, Isolated
-from lakefeed.lazy import DataFrame, sf
+from lakefeed.feed.feed import Feed
+from lakefeed.lazy import DataFrame, SparkSession, sf
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.snapshot_summary import Replay
 from lakefeed.offsets.ranges import OffsetRange
+from lakefeed.operations.followers import FollowedRun
 from lakefeed.records.decode import RECORD
+from lakefeed.records.sources.kafka import SourceTopics
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter, DeadLetterStore
 
-if TYPE_CHECKING:
-    from lakefeed.feed.batch_writer import BatchWriter
-    from lakefeed.sinks.definition import LedgerTable
+PAGE = "dead-letters"
 
 REPLAYS = ".replays"
 """The suffix that makes the name of a replay's fence from the feed's name (``Ledger.java``)."""
@@ -77,18 +83,61 @@ class MarkedLetters:
 
 
 def replay(
-    letters: DeadLetterStore,
+    pipeline: Pipeline,
     choice: DeadLetterFilter,
     *,
-    feed: str,
-    writer: BatchWriter,
-    table: LedgerTable,
+    spark: SparkSession | None = None,
     step: Callable[[str], None] = lambda done: None,
 ) -> Replayed:
-    """Land the chosen dead letters of one feed that can be rows now; ``step`` lets tests interrupt a replay.
+    """Decode dead letters with the present settings; write the rows of those that are readable now, exactly once.
 
-    A letter stays a dead letter if its rows cannot be computed, or if the table refuses them.
+    A letter stays a dead letter if its rows cannot be computed, or if the table refuses them. ``step`` is called with
+    ``marked`` when the letters are marked, and with ``landed`` when their rows are written.
     """
+    pipeline.dead_letters()  # A pipeline without dead letters raises its error here, before Spark starts.
+    pipeline.require_one_sink()
+    pipeline.config.sink.require("replay", where=pipeline.config.name)
+    with translating():
+        return _replay(pipeline.feed, choice, classic(spark) or pipeline.session(), step=step)
+
+
+@contextmanager
+def offer_replay(run: FollowedRun) -> Iterator[None]:
+    """Offer the action ``replay`` to operators while a pipeline runs, if the pipeline supports it."""
+    config, spark = run.config, run.spark
+    if spark is not None and config.dead_letters and not config.sinks and config.sink.refusal("replay") is None:
+        feed = Feed(config=config, connections=run.connections, view=config.name, folder=run.folder)
+        run.monitor.control.offer("replay", lambda request: _replay_all(feed, copy_of(spark)))
+    yield
+
+
+def _replay_all(feed: Feed, spark: SparkSession) -> str:
+    """Replay the dead letters of all tables of a feed; return the result as text."""
+    activate(spark)
+    parts, many = [feed], feed.config.has_many_tables
+    if many:
+        parts = [feed.for_topic(topic) for topic in SourceTopics(feed.config.kafka).names()]
+    # If each topic has a table, skip topics without dead letters: their dead-letter tables may not exist yet.
+    choices = [(part, DeadLetterFilter(feed=part.config.name)) for part in parts]
+    with translating():
+        done = [_replay(part, choice, spark) for part, choice in choices if not many or _has_letters(part, choice)]
+    rows, dead = sum(result.rows for result in done), sum(result.still_dead for result in done)
+    return f"{rows:,} rows written, {dead:,} records are still dead letters"
+
+
+def _has_letters(feed: Feed, choice: DeadLetterFilter) -> bool:
+    try:
+        return bool(feed.dead_letters().find(choice))
+    except ResourceMissing:
+        return False
+
+
+def _replay(
+    feed: Feed, choice: DeadLetterFilter, spark: SparkSession, *, step: Callable[[str], None] = lambda done: None
+) -> Replayed:
+    """Land the chosen dead letters of a feed that can be rows now."""
+    table, letters = feed.ledger_table(spark), feed.dead_letter_store(spark)
+    writer = feed.begin_writer(spark, table, letters.records(choice), fenced=False)
     # The fence stops an earlier replay that still runs, so its marks can be removed.
     fence = table.take_fence(REPLAYS)
     finished = _finish_earlier(letters, table.ledger)
@@ -107,7 +156,7 @@ def replay(
         marked = MarkedLetters(letters.marked(replay_id))
         # The commit deletes all marked letters, so it may only succeed if all of them become rows.
         attempting = writer.of_only_rows(marked.read)
-        match attempting.attempt(marked.records, Replay(feed, replay_id, fence, landable)):
+        match attempting.attempt(marked.records, Replay(feed.config.name, replay_id, fence, landable)):
             case Committed(landed, outcomes):
                 step("landed")
                 letters.delete_marked(replay_id)

@@ -16,9 +16,9 @@ from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError, Reso
 from lakefeed.feed.progress import FinishedBatch
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.offsets.ranges import OffsetRange
-from lakefeed.operations.rewind.execute import RewindPlan
 from lakefeed.pipeline import Pipeline, RunSummary
 from lakefeed.sinks.dead_letters.table import DeadLetterTable
+from lakefeed_repair.rewind import RewindPlan, plan_rewind, rewind
 from tests.support.cli import lakefeed
 from tests.support.feed import JSON_ROWS, Feed
 from tests.support.starts import run_as_planned
@@ -53,8 +53,8 @@ class Lettered:
         self.run()
 
     def rewind(self, to: str, **choices: Any) -> RewindPlan:
-        agreed = self.pipeline().plan_rewind(to, **choices)
-        assert self.pipeline().rewind(agreed, spark=self.lake) is None
+        agreed = plan_rewind(self.pipeline(), to, **choices)
+        assert rewind(self.pipeline(), agreed, spark=self.lake) is None
         return agreed
 
     def ids(self) -> list[int]:
@@ -85,9 +85,9 @@ def test_a_rewind_deletes_rows_and_letters_and_rereads_the_records(lettered: Let
     assert lettered.standing() == (8, 8, 8)
 
     with pytest.raises(ConfigError, match="3 rows of them") as unsaid:
-        lettered.pipeline().plan_rewind(f"{lettered.feed.topic}:0:2")
+        plan_rewind(lettered.pipeline(), f"{lettered.feed.topic}:0:2")
     assert "--delete-rows" in str(unsaid.value)
-    dry = lettered.pipeline().plan_rewind(f"{lettered.feed.topic}:0:2", delete_rows=True)
+    dry = plan_rewind(lettered.pipeline(), f"{lettered.feed.topic}:0:2", delete_rows=True)
     assert (dry.rows, dry.letters, [each.again for each in dry.moves]) == (3, 3, [6])
     assert lettered.standing() == (8, 8, 8)
 
@@ -117,7 +117,7 @@ def test_an_interrupted_rewind_is_completed_by_the_next_start(
         raise Killed
 
     lettered.land(range(98, 102))
-    agreed = lettered.pipeline().plan_rewind("earliest", delete_rows=True)
+    agreed = plan_rewind(lettered.pipeline(), "earliest", delete_rows=True)
     where: dict[str, tuple[type, str]] = {
         "letters": (DeadLetterTable, "follow"),
         "discard": (Claim, "discard"),
@@ -126,7 +126,7 @@ def test_an_interrupted_rewind_is_completed_by_the_next_start(
     with monkeypatch.context() as patched:
         patched.setattr(*where[cut], die)
         with pytest.raises(Killed):
-            lettered.pipeline().rewind(agreed, spark=lettered.lake)
+            rewind(lettered.pipeline(), agreed, spark=lettered.lake)
     assert lettered.ids() == []
     lettered.land(range(102, 104))
     assert lettered.notes == ["resumes where the feed was moved to"]
@@ -143,7 +143,7 @@ def test_rewind_accepts_each_kind_of_target(lettered: Lettered) -> None:
     pipeline, topic = lettered.pipeline(), lettered.feed.topic
 
     def to(target: str, **choices: Any) -> list[tuple[int | None, int]]:
-        return [(each.start, each.to) for each in pipeline.plan_rewind(target, **choices).moves]
+        return [(each.start, each.to) for each in plan_rewind(pipeline, target, **choices).moves]
 
     assert to("earliest", delete_rows=True) == [(8, 0)]
     assert to(f"snapshot:{snapshot}", delete_rows=True) == [(8, 4)]
@@ -174,10 +174,10 @@ def test_rewind_accepts_each_kind_of_target(lettered: Lettered) -> None:
 
 def test_a_rewind_is_refused_if_the_feed_has_committed_since_the_plan(lettered: Lettered) -> None:
     lettered.land(range(4))
-    agreed = lettered.pipeline().plan_rewind("earliest", delete_rows=True)
+    agreed = plan_rewind(lettered.pipeline(), "earliest", delete_rows=True)
     lettered.land(range(4, 6))
     with pytest.raises(CheckpointMismatch, match="has committed since"):
-        lettered.pipeline().rewind(agreed, spark=lettered.lake)
+        rewind(lettered.pipeline(), agreed, spark=lettered.lake)
     assert lettered.ids() == list(range(6))
 
 
@@ -227,9 +227,9 @@ def test_a_rewind_sets_the_position_of_a_table_that_lost_it(lettered: Lettered) 
         lettered.run()
     assert lettered.pipeline().status().is_position_known is False
     with pytest.raises(CheckpointMismatch, match="position is unknown"):
-        lettered.pipeline().plan_rewind("table")
+        plan_rewind(lettered.pipeline(), "table")
     with pytest.raises(ConfigError, match="all partitions"):
-        lettered.pipeline().plan_rewind("earliest", partition=0)
+        plan_rewind(lettered.pipeline(), "earliest", partition=0)
     lettered.rewind(f"{lettered.feed.topic}:0:1")
     lettered.run()
     assert lettered.ids() == [-1, 1, 2, 3]
@@ -278,9 +278,9 @@ def test_a_rewind_of_one_topic_moves_no_other_table(lake: SparkSession, feed: Fe
     pipeline.run(spark=lake, once=True)
     one = pipeline.of_topic(names[1])
     assert one.status().refusal is None
-    agreed = one.plan_rewind(f"{names[1]}:0:1", delete_rows=True)
+    agreed = plan_rewind(one, f"{names[1]}:0:1", delete_rows=True)
     assert agreed.rows == 3
-    one.rewind(agreed, spark=lake)
+    rewind(one, agreed, spark=lake)
     assert (ids(names[0]), ids(names[1])) == ([0, 1, 2, 3], [0])
     pipeline.run(spark=lake, once=True)
     assert (ids(names[0]), ids(names[1])) == ([0, 1, 2, 3], [0, 1, 2, 3])

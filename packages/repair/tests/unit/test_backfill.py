@@ -12,7 +12,7 @@ from lakefeed.errors import CheckpointMismatch, ConfigError, ResourceMissing
 from lakefeed.ledger.feed_position import CommittedOffsets, Position
 from lakefeed.ledger.snapshot_summary import adopted_offsets, adopted_property
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, union
-from lakefeed.operations.backfill import BackfillPlan, BackfillRequest, find_missing
+from lakefeed_repair.backfill import BackfillPlan, BackfillRequest, find_missing
 
 TOPIC, ID = "trips", "id-one"
 

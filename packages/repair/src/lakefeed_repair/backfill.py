@@ -16,8 +16,11 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+from lakefeed import Pipeline
 from lakefeed.clients.kafka.selection import require_held, topics_of
 from lakefeed.clients.kafka.topics import TopicDescription, Topics, partitions_of
+from lakefeed.clients.spark.connect import classic
+from lakefeed.clients.spark.errors import translating
 from lakefeed.errors import CheckpointMismatch, ConfigError, ResourceMissing
 from lakefeed.feed.batch_writer import BatchWriter
 from lakefeed.feed.feed import Feed
@@ -29,6 +32,8 @@ from lakefeed.messages.printable import ReadableResult, counted
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition, difference, intersection, portions, union
 from lakefeed.records.sources.kafka import read_batch
 from lakefeed.sinks.dead_letters.store import BACKFILLS, BackfillOrigin
+
+PAGE = "read-and-backfill"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +118,41 @@ class BackfillSummary(ReadableResult):
         return {**asdict(self), "planned": self.planned.as_dict()}
 
 
+def backfill(
+    pipeline: Pipeline,
+    requested: BackfillRequest | None = None,
+    *,
+    spark: SparkSession | None = None,
+    dry_run: bool = False,
+    stop: threading.Event | None = None,
+    on_commit: Callable[[BackfillCommit], None] = lambda commit: None,
+    step: Callable[[str], None] = lambda done: None,
+) -> BackfillSummary:
+    """Write old records that the table lacks and the feed will never read; the feed may run meanwhile.
+
+    Args:
+        requested: the choice of records. Default: all records that the topics still have.
+        dry_run: write nothing, and return the summary that is expected.
+        stop: set it to end after the current commit.
+        step: called with ``landed`` after each commit.
+
+    Raises:
+        ConfigError: the sink stores no offsets, or the feed itself will read a requested range.
+        CheckpointMismatch: another backfill has begun, or the table's position is unknown.
+        ResourceMissing: neither the table nor the topic has some records of a range.
+    """
+    requested = requested or BackfillRequest()
+    pipeline.require_one_table()
+    pipeline.require_one_sink()
+    pipeline.config.sink.require("backfill", where=pipeline.config.name)
+    spark = classic(spark) or pipeline.session()
+    with translating():
+        job = BackfillJob(pipeline.feed, spark)
+        if dry_run:
+            return job.predict(requested)
+        return job.run(requested, stop=stop or threading.Event(), on_commit=on_commit, step=step)
+
+
 class BackfillJob:
     """Backfills one feed; if the feed keeps no dead letters, a bad record stops the backfill."""
 
@@ -147,7 +187,7 @@ class BackfillJob:
         on_commit: Callable[[BackfillCommit], None],
         step: Callable[[str], None],
     ) -> BackfillSummary:
-        """Land the missing records; for the arguments see ``Pipeline.backfill``.
+        """Land the missing records; for the arguments see ``backfill``.
 
         Raises a Py4JJavaError if a commit is refused: another backfill has begun, or the user has rewound the feed.
         """

@@ -20,8 +20,7 @@ from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import AccessDenied, ConfigError, JobFailed, LakefeedError, ResourceMissing, Unreachable
 from lakefeed.feed.events import Event
-from lakefeed.ledger.checkpoint import Owner, StoredCheckpoint, read_note, require_owner
-from lakefeed.ledger.pauses import CheckpointPauses, LocalPauses, Pause, PauseStore
+from lakefeed.ledger.pauses import Pause, stored_pause
 from lakefeed.messages.redaction import remember
 from lakefeed.messages.text import one_line
 from lakefeed.monitor import drivers
@@ -188,34 +187,6 @@ def similar_names(name: str, feeds: Sequence[str]) -> str | None:
     """Return a hint that lists the feeds with similar names, or else the first feeds by name; None without feeds."""
     shown = difflib.get_close_matches(name, feeds, n=SIMILAR_NAMES) or sorted(set(feeds))[:SIMILAR_NAMES]
     return f"feeds that run: {', '.join(one_line(feed) for feed in shown)}" if shown else None
-
-
-def stored_pause(config: PipelineConfig, connections: Connections) -> PauseStore:
-    """Return the store for the pause of a feed that does not run; the store works without Spark.
-
-    Raises:
-        CheckpointMismatch: the checkpoint belongs to another feed.
-        ConfigError: the feed has no checkpoint, and its sink has no ledger, so the next start would not find a pause.
-    """
-    if config.has_many_tables or config.resumes_by_ledger:
-        return LocalPauses.of(config)
-    if not config.checkpoint:
-        raise ConfigError(
-            f"feed '{config.name}' has no checkpoint that could store a pause for its next start",
-            where="checkpoint",
-            hint="set checkpoint, or pause the feed while it runs",
-        )
-    files = StoredCheckpoint(config.checkpoint, s3=connections.s3)
-    require_owner(read_note(files, where=config.checkpoint), Owner.of(config), where=config.checkpoint)
-    return CheckpointPauses(files)
-
-
-def pause_of_next_start(config: PipelineConfig, connections: Connections) -> Pause | None:
-    """Return the stored pause in which the next start would wait; None if there is none, or if it is unreadable."""
-    try:
-        return stored_pause(config, connections).read()
-    except (LakefeedError, OSError):
-        return None
 
 
 def pause_next_start(config: PipelineConfig, connections: Connections, *, reason: str) -> Pause:

@@ -21,6 +21,8 @@ from lakefeed.operations.status import FeedStatus
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
+PAGE = "offsets"
+
 MOST_SHOWN = 10
 _OFFSET = re.compile(r"([A-Za-z0-9._-]{1,249}):(\d{1,9}):(\d{1,18})", re.ASCII)
 

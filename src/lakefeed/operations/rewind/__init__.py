@@ -1,1 +1,0 @@
-"""Moves a feed on purpose: plans the move and executes it."""
