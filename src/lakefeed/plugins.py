@@ -39,6 +39,7 @@ OF_EXTRAS: Mapping[str, tuple[str, ...]] = {
     "observe": ("notify", "runs"),
     "repair": ("backfill", "feed", "offsets rewind", "dead-letters"),
     "testing": ("test",),
+    "upkeep": ("tables",),
 }
 """The commands that each extra of lakefeed brings."""
 KEYS_OF_EXTRAS: Mapping[str, tuple[str, ...]] = {
@@ -46,6 +47,7 @@ KEYS_OF_EXTRAS: Mapping[str, tuple[str, ...]] = {
     "deploy": ("deploy",),
     "observe": ("lineage", "notify", "otlp", "runs"),
     "testing": ("tests",),
+    "upkeep": ("upkeep",),
 }
 """The keys of a pipeline file that each extra brings."""
 KINDS_OF_EXTRAS: Mapping[str, tuple[str, ...]] = {

@@ -20,10 +20,10 @@ from lakefeed.clients.spark.session import session
 from lakefeed.config.connections import Catalog, Connections
 from lakefeed.errors import AccessDenied, LakefeedError, ResourceMissing, Unreachable
 from lakefeed.ledger.iceberg import IcebergLedger
-from lakefeed.maintenance.maintain import Lease
 from lakefeed.operations.verify.verify import verify_feed
 from lakefeed.pipeline import Pipeline
 from lakefeed_local.stack import Endpoints
+from lakefeed_upkeep.maintain import Lease
 from tests.integration.test_session import command_lines
 from tests.support.cli import Running, lakefeed
 from tests.support.feed import Feed, trips

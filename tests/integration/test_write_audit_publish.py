@@ -7,9 +7,9 @@ import pytest
 from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
-from lakefeed.cli.tables import publish as command
 from lakefeed.errors import AuditFailed
 from lakefeed.pipeline import Pipeline
+from lakefeed_upkeep.commands import publish as command
 from tests.support.deaths import dying
 from tests.support.feed import Feed
 from tests.support.feed import ids as seen

@@ -12,19 +12,19 @@ from pyspark.sql import DataFrame, SparkSession
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.config.connections import Connections
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
-from lakefeed.config.operation import Upkeep
 from lakefeed.errors import AuditFailed, BranchDiverged, CheckpointMismatch, ConfigError
 from lakefeed.ledger.publication import AUDIT, StoredAudit, TableAudit, branch_state
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, Commit, PositionReset
 from lakefeed.ledger.snapshots import ancestors, commits_of, position_in, scanned
-from lakefeed.maintenance import planner
-from lakefeed.maintenance.maintain import Maintenance, Report
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.sinks.iceberg import publish as publishing
 from lakefeed.sinks.iceberg.audit import audit
 from lakefeed.sinks.iceberg.definition import TABLES
 from lakefeed.sinks.iceberg.publish import Publisher
 from lakefeed.sinks.iceberg.table import IcebergTable
+from lakefeed_upkeep import planner
+from lakefeed_upkeep.maintain import Maintenance, Report
+from lakefeed_upkeep.settings import Upkeep
 from tests.support.catalogs import CatalogCase
 
 FEED = "shop"

@@ -13,10 +13,10 @@ from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.config.connections import Connections
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.errors import ConfigError
-from lakefeed.maintenance.table_stats import read_health
 from lakefeed.records.schema.fit import columns_of
 from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.iceberg.table import IcebergTable
+from lakefeed_upkeep.table_stats import read_health
 from tests.spark.test_branches import Branched
 
 

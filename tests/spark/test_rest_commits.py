@@ -11,9 +11,9 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from lakefeed.ledger.iceberg import IcebergLedger
-from lakefeed.maintenance.maintain import Lease
 from lakefeed.sinks.definition import TableChange
 from lakefeed.sinks.iceberg.layout import carry_out, creation
+from lakefeed_upkeep.maintain import Lease
 from tests.support.catalogs import RestCase
 from tests.support.feed import until
 from tests.support.feed_table import FEED, Table, refused

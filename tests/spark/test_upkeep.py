@@ -12,15 +12,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakefeed.config.connections import Connections
-from lakefeed.config.operation import Step, Upkeep
 from lakefeed.errors import TableBusy
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, Commit
-from lakefeed.maintenance import actions, planner
-from lakefeed.maintenance.maintain import Lease, Maintenance, Report
-from lakefeed.maintenance.planner import LastUpkeep
-from lakefeed.maintenance.table_stats import read_health
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+from lakefeed_upkeep import actions, planner
+from lakefeed_upkeep.maintain import Lease, Maintenance, Report
+from lakefeed_upkeep.planner import LastUpkeep
+from lakefeed_upkeep.settings import Step, Upkeep
+from lakefeed_upkeep.table_stats import read_health
 
 FEED = "trips"
 OLD = time.time() - 10 * 86_400

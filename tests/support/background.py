@@ -21,7 +21,9 @@ class Background:
         self.batches: list[FinishedBatch] = []
         self.summary: RunSummary | None = None
         self.failure: Exception | None = None
-        options = {"monitor": self.monitor, "on_batch": self.batches.append, **options}
+        self._said: list[str] = []
+        given = {"monitor": self.monitor, "on_batch": self.batches.append, "on_note": self._said.append}
+        options = {**given, **options}
 
         def run() -> None:
             try:
@@ -34,8 +36,8 @@ class Background:
 
     @property
     def notes(self) -> list[str]:
-        """The notes of all batches."""
-        return [note for batch in list(self.batches) for note in batch.notes]
+        """The notes of all batches, and of the run."""
+        return [*(note for batch in list(self.batches) for note in batch.notes), *self._said]
 
     def until_records(self, count: int, *, seconds: float = 240) -> None:
         """Wait until the batches have read `count` records."""

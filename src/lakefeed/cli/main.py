@@ -38,7 +38,6 @@ COMMANDS: dict[str, CliCommand] = {
     "verify": _core("verify:verify", "Prove that each record has landed once.", "look"),
     "schema": _core("schema:schema", "Compare the registry's schema with the table's.", "look"),
     "offsets": _core("offsets:offsets", "Show a feed's offsets, and move the feed.", "repair"),
-    "tables": _core("tables:tables", "Show the health of tables; maintain and publish them.", "tables"),
     "jars": _core("jars:jars", "Fetch and verify the locked jars.", "servers"),
     "completion": _core("completion:completion", "Complete commands and options in bash, zsh or fish.", "servers"),
 }

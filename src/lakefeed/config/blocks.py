@@ -21,7 +21,7 @@ from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.installed import OneOfInstalled
 from lakefeed.config.kafka_sink import KafkaSinkConfig
 from lakefeed.config.keyed import KeyedSink
-from lakefeed.config.operation import Metrics, SparkUi, Upkeep
+from lakefeed.config.operation import Metrics, SparkUi
 from lakefeed.config.secrets import OPTIONS_OF_THE_JVM, Scalar, SecretText
 from lakefeed.config.transform import OutputMode, Transform
 from lakefeed.config.trust import Tls
@@ -290,8 +290,6 @@ class PipelineBlocks(Model):
     budget: RequestBudget | None = Field(
         None, description="Limits for the requests of a batch; a batch above a limit causes a warning."
     )
-    upkeep: Upkeep | None = None
-    """Maintain the tables while the feed runs. Default: only the command lakefeed tables maintain does that."""
     metrics: Metrics = Field(default_factory=Metrics)
     """Metrics and health of the feed, at /metrics and /health and in Spark's metrics sinks."""
     spark_ui: SparkUi | None = Field(None, description="true, or an address, opens Spark's own pages. Default: none.")
@@ -345,6 +343,13 @@ class PipelineBlocks(Model):
         """All sinks with their places in the file; the feed's own sink is the first."""
         return [("sink", self.sink), *((f"sinks.{name}", sink) for name, sink in self.sinks.items())]
 
+    def iceberg_tables(self, *, beside: bool = False) -> tuple[str, ...]:
+        """Return the Iceberg tables of the feed's own sink and of its dead letters; with ``beside``, of all sinks."""
+        blocks = self.sink_blocks if beside else self.sink_blocks[:1]
+        named = [table for _, sink in blocks for table in sink.chosen.snapshot_tables.values()]
+        named.append(self.dead_letters.table if self.dead_letters is not None else None)
+        return tuple(dict.fromkeys(table for table in named if table is not None))
+
     @property
     def written_topics(self) -> list[str]:
         letters = self.dead_letters.topic if self.dead_letters is not None else None
@@ -392,8 +397,8 @@ class PipelineBlocks(Model):
 
     @property
     def shares_its_session(self) -> bool:
-        """Return whether upkeep or an added block starts jobs in the session, beside the batches."""
-        return self.upkeep is not None or any(block.shares_the_session for block in self.added_blocks.values())
+        """Return whether an added block starts jobs in the session, beside the batches."""
+        return any(block.shares_the_session for block in self.added_blocks.values())
 
     @property
     def resumes_by_ledger(self) -> bool:

@@ -105,9 +105,6 @@ def _real_time(config: PipelineBlocks) -> Iterator[ConfigProblem]:
 
 
 def _sinks_take_the_output(config: PipelineBlocks) -> Iterator[ConfigProblem]:
-    letters = config.dead_letters.table if config.dead_letters else None
-    if config.upkeep is not None and not config.sink.chosen.snapshot_tables and letters is None:
-        yield ConfigProblem("upkeep maintains Iceberg tables, and this pipeline writes to none", hint="remove upkeep")
     for place, block in config.sink_blocks:
         sink = block.chosen
         if config.output_mode not in sink.modes:

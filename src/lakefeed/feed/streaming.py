@@ -16,7 +16,6 @@ from lakefeed.feed.batch_reader import PlannedRestart
 from lakefeed.feed.batch_writer import BatchResult, BatchWriter
 from lakefeed.feed.control import ActionRequest
 from lakefeed.feed.feed import Feed
-from lakefeed.feed.maintenance import tables_of, upkeep_beside_feed
 from lakefeed.feed.observer import QueryObserver
 from lakefeed.feed.open import FeedStart
 from lakefeed.feed.progress import FinishedBatch
@@ -52,13 +51,10 @@ def run_stream(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSumma
     # ends.
     with run.steering:
         writer = run.begin_writer()
-        with (
-            FeedRequests(spark, checkpoint=feed.checkpoint_location, written=run.places, since=before) as requests,
-            upkeep_beside_feed(feed, spark, monitor=options.monitor) as add_notes,
-        ):
+        with FeedRequests(spark, checkpoint=feed.checkpoint_location, written=run.places, since=before) as requests:
             began = time.monotonic()
             with publishing(run.group, options.on_note), closing(writer.reader):
-                run.run_queries(writer, requests, on_batch=add_notes(options.on_batch))
+                run.run_queries(writer, requests, on_batch=options.on_batch)
             if (published := writer.end()) is not None:
                 options.on_note(published)
             seconds = time.monotonic() - began
@@ -174,7 +170,7 @@ class StreamRun:
         if not self._places or (lagged and not self._lagged):
             self._places[""] = self.sink.location()
             config = self.feed.config
-            for table in {*tables_of(config, beside=True)} - {config.sink.chosen.snapshot_table, *self._places}:
+            for table in {*config.iceberg_tables(beside=True)} - {config.sink.chosen.snapshot_table, *self._places}:
                 with suppress(Exception):  # The table of a sink that lags may be unavailable; the feed runs without it.
                     self._places[table] = IcebergLedger(self.spark, table, config.name).location()
         return self._places.values()

@@ -8,16 +8,17 @@ import sys
 from pathlib import Path
 
 from lakefeed.clients.spark.session import session
-from lakefeed.maintenance import planner as due
-from lakefeed.maintenance.maintain import Maintenance
 from lakefeed.pipeline import Pipeline
+from lakefeed_upkeep import planner as due
+from lakefeed_upkeep.maintain import Maintenance
+from lakefeed_upkeep.settings import Upkeep
 
 
 def main() -> None:
     """Run the upkeep that is due, once."""
     due.seconds_of = lambda duration: 0  # type: ignore[attr-defined]
     pipeline = Pipeline.from_file(Path(sys.argv[1]))
-    sink, settings = pipeline.config.sink.iceberg, pipeline.config.upkeep
+    sink, settings = pipeline.config.sink.iceberg, pipeline.config.block(Upkeep)
     assert sink is not None
     assert settings is not None
     spark = session(

@@ -106,7 +106,7 @@ HEAVY = (
         "lakefeed.config.models",
         "lakefeed.pipeline",
     ),
-    *("lakefeed.feed", "lakefeed.ledger", "lakefeed.maintenance", "lakefeed.records", "lakefeed.sinks"),
+    *("lakefeed.feed", "lakefeed.ledger", "lakefeed_upkeep.maintain", "lakefeed.records", "lakefeed.sinks"),
 )
 """Modules that only the bodies of commands may import: without them, help appears at least half a second sooner."""
 

@@ -253,9 +253,10 @@ class _Arithmetic:
         return sum(len(key) + len(value) for key, value in written.items())
 
     def _snapshots(self) -> tuple[int, str]:
-        upkeep = self.load.config.upkeep
-        kept = seconds_of(upkeep.expire.older_than) if upkeep is not None else EXPIRED_AFTER
-        least = upkeep.expire.keep if upkeep is not None else 100
+        # The block of another plug-in, which may not be installed.
+        expire: Any = getattr(self.load.config.added_blocks.get("upkeep"), "expire", None)
+        kept = seconds_of(expire.older_than) if expire is not None else EXPIRED_AFTER
+        least = expire.keep if expire is not None else 100
         return max(least, math.ceil(kept / self.trigger)), f"expiry keeps {kept / 86_400:g} days of batches"
 
     def figures(self) -> Iterator[Figure]:

@@ -116,7 +116,6 @@ def config_of_case(config: PipelineConfig, places: CasePlaces, tables: Mapping[s
             "checkpoint": f"file:{places.folder}/checkpoint",
             "trigger": AVAILABLE_NOW,
             "fast_path": "off",
-            "upkeep": None,
             "budget": None,
         }
     )

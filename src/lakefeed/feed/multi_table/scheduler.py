@@ -26,7 +26,6 @@ from lakefeed.errors import Unreachable
 from lakefeed.feed.batch_writer import BatchResult
 from lakefeed.feed.control import ActionRequest
 from lakefeed.feed.feed import Feed
-from lakefeed.feed.maintenance import tables_of, upkeep_beside_feed
 from lakefeed.feed.multi_table.table import TableTask, Taken, is_begun, shares_a_table
 from lakefeed.feed.observer import task_counter
 from lakefeed.feed.progress import FinishedBatch
@@ -48,17 +47,11 @@ def run_multi_table(feed: Feed, spark: SparkSession, options: RunOptions) -> Run
     before, began = s3_requests(spark), time.monotonic()
     scheduler = MultiTableScheduler(feed, spark, options)
     options.monitor.note_path("reader and encoder: chosen for each table; lakefeed plan --topic … names them")
-    with upkeep_beside_feed(
-        feed,
-        spark,
-        tables=lambda: tables_of(*(task.feed.config for task in list(scheduler.tables.values()))),
-        monitor=options.monitor,
-    ) as add_notes:
-        try:
-            scheduler.run(on_batch=add_notes(options.on_batch))
-        finally:
-            for task in scheduler.tables.values():
-                task.close()
+    try:
+        scheduler.run(on_batch=options.on_batch)
+    finally:
+        for task in scheduler.tables.values():
+            task.close()
     tables = tuple(task.summary() for task in scheduler.tables.values())
     requests = s3_requests(spark) - before
     counts = sum((table.counts for table in tables), ZERO)

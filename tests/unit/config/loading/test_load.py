@@ -206,9 +206,9 @@ def test_contradictions_between_blocks_are_reported_in_one_run(reading: Reader) 
     _, found = reading(f"{text}expect: {{sane: {{rule: 'a > 0', on_violation: dead_letter}}}}\n")
     assert [each.what.partition(" ")[2] for each in found] == [
         "makes dead letters, and the block dead_letters is missing",
-        "maintains Iceberg tables, and this pipeline writes to none",
         "is the topic trips, which the source reads: the feed would read its own rows",
         "pipeline needs a checkpoint: sink.kafka does not store where the feed resumes, and with which schema",
+        "maintains Iceberg tables, and this pipeline writes to none",
     ]
 
 

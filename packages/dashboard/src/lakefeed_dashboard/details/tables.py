@@ -17,7 +17,6 @@ from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.topic_tables import config_of
 from lakefeed.errors import ResourceMissing
-from lakefeed.feed.maintenance import tables_of
 from lakefeed.json_model import iso
 from lakefeed.lazy import SparkSession
 from lakefeed.ledger.snapshot_summary import BATCH_ID, FEED
@@ -108,7 +107,7 @@ def iceberg_tables(config: PipelineConfig, monitor: FeedMonitor) -> dict[str, st
     """Return the Iceberg tables that the feed writes to, each with the feed's name in its ledger."""
     found: dict[str, str] = {}
     for part in parts_of(config, monitor):
-        for table in tables_of(part, beside=True):
+        for table in part.iceberg_tables(beside=True):
             found.setdefault(table, part.name)
     return found
 

@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 
 from lakefeed.clients.iceberg.write_lock import turns_at
 from lakefeed.clients.spark.jvm import java
-from lakefeed.config.operation import Compact
 from lakefeed.lazy import SparkSession, py4j, spark_errors
 from lakefeed.ledger.iceberg import QUIET
-from lakefeed.maintenance.planner import Expiry
-from lakefeed.maintenance.table_stats import Partition
+from lakefeed_upkeep.planner import Expiry
+from lakefeed_upkeep.settings import Compact
+from lakefeed_upkeep.table_stats import Partition
 
 Result = TypeVar("Result")
 

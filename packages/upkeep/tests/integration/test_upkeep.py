@@ -8,16 +8,16 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-from lakefeed.cli.tables import tables
-from lakefeed.config.operation import Upkeep
 from lakefeed.errors import ConfigError
-from lakefeed.maintenance import planner as due
-from lakefeed.maintenance.maintain import Maintenance, Report
-from lakefeed.maintenance.table_stats import read_health
 from lakefeed.operations.verify.verify import verify_feed
 from lakefeed.pipeline import Pipeline
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter
 from lakefeed_repair.replay import replay
+from lakefeed_upkeep import planner as due
+from lakefeed_upkeep.commands import tables
+from lakefeed_upkeep.maintain import Maintenance, Report
+from lakefeed_upkeep.settings import Upkeep
+from lakefeed_upkeep.table_stats import read_health
 from tests.support.background import Background
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed, trips

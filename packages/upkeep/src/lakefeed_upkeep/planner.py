@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from lakefeed.config.operation import Compact, Expire, Step, Upkeep
 from lakefeed.config.values import seconds_of
-from lakefeed.maintenance.table_stats import Ancestor, Health, Partition
+from lakefeed_upkeep.settings import Compact, Expire, Step, Upkeep
+from lakefeed_upkeep.table_stats import Ancestor, Health, Partition
 
 LAST = "lakefeed.upkeep.last"
 """The table property with the report of the last maintenance, as JSON."""

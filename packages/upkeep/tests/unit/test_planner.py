@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from lakefeed.config.operation import Expire, Upkeep
-from lakefeed.maintenance.planner import LAST, LastUpkeep, expiry, plan
-from lakefeed.maintenance.table_stats import Ancestor, Health, Partition, PartitionKey
+from lakefeed_upkeep.planner import LAST, LastUpkeep, expiry, plan
+from lakefeed_upkeep.settings import Expire, Upkeep
+from lakefeed_upkeep.table_stats import Ancestor, Health, Partition, PartitionKey
 
 NOW = 1_700_000_000.0
 DAY = 86_400.0

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import threading
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
-from lakefeed.config.operation import Upkeep
 from lakefeed.errors import TableBusy
-from lakefeed.feed import maintenance as schedule
-from lakefeed.feed.maintenance import tables_of, upkeep_beside_feed
+from lakefeed.lazy import SparkSession
+from lakefeed.monitor.feed_monitor import FeedMonitor
+from lakefeed.operations.followers import FollowedRun
+from lakefeed_upkeep import schedule
+from lakefeed_upkeep.schedule import follow
+from lakefeed_upkeep.settings import Upkeep
 
 
 def config(**sink: Any) -> PipelineConfig:
@@ -55,20 +58,24 @@ def test_upkeep_maintains_all_tables_one_by_one_including_new_tables(monkeypatch
     jobs = Jobs(enough=5)
     monkeypatch.setattr(schedule, "Maintenance", jobs)
     monkeypatch.setattr(schedule, "next_time", lambda settings, *, now: now)
+    monkeypatch.setattr(schedule, "WAIT_SECONDS", 0.01)
     known = ["lake.shop.a"]
 
-    def tables() -> list[str]:
+    def tables(_: object) -> list[str]:
         known.append(f"lake.shop.t{len(known)}")
         return list(known)
 
-    spark: Any = None
-    feed: Any = SimpleNamespace(config=config(), connections=None)
-    with upkeep_beside_feed(feed, spark, tables=tables):
+    monkeypatch.setattr(schedule.UpkeepBesideFeed, "tables", tables)
+    monitor, spark = FeedMonitor("shop"), cast(SparkSession, object())
+    run = FollowedRun(config=config(), monitor=monitor, connections=Connections(), spark=spark)
+    with follow(run):
+        assert not jobs.all_done.wait(0.1)  # Upkeep waits until the feed has begun.
+        monitor.begin(sink="lake.shop.a", fence=None)
         assert jobs.all_done.wait(30)
     # The upkeep calls tables() once to find the time of the first round, and then in every round.
     assert jobs.looked[:5] == ["lake.shop.a", "lake.shop.t1", "lake.shop.t2", "lake.shop.a", "lake.shop.t1"]
 
 
-def test_tables_of_returns_each_table_once() -> None:
+def test_the_tables_of_a_pipeline_are_its_rows_its_history_and_its_dead_letters() -> None:
     with_history = config(mode="upsert", keys=["kafka_key"], history="lake.shop.a_history")
-    assert tables_of(config(), with_history) == ("lake.shop.a", "lake.shop.dead", "lake.shop.a_history")
+    assert with_history.iceberg_tables() == ("lake.shop.a", "lake.shop.a_history", "lake.shop.dead")

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from lakefeed.config.operation import Upkeep
-from lakefeed.feed.maintenance import next_time
-from lakefeed.maintenance.actions import as_text, is_conflict
+from lakefeed_upkeep.actions import as_text, is_conflict
+from lakefeed_upkeep.schedule import next_time
+from lakefeed_upkeep.settings import Upkeep
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.errors import TableBusy
-from lakefeed.maintenance.maintain import Maintenance
+from lakefeed_upkeep.maintain import Maintenance
 from tests.support.background import running
 from tests.support.feed import Feed, until
 from tests.support.shop import Shop, failures, verified

@@ -10,6 +10,8 @@ from lakefeed.ledger.publication import Publication
 from lakefeed.messages.pages import page_command
 from lakefeed.sinks.definition import TablePublisher
 
+PAGE = "write-audit-publish"
+
 
 def publish_branch(feed: Feed, spark: SparkSession, *, dry_run: bool = False) -> Publication:
     """Audit the branch, and publish it if the audit passes; the feed may run meanwhile. ``dry_run`` only audits.

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.integration.test_upkeep import DECODE, every_record_once, look_after, nothing_is_too_young
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.config.values import seconds_of
 from lakefeed.feed.progress import FinishedBatch
-from lakefeed.maintenance import planner as due
-from lakefeed.maintenance.table_stats import Health, read_health
-from tests.integration.test_upkeep import DECODE, every_record_once, look_after, nothing_is_too_young
+from lakefeed_upkeep import planner as due
+from lakefeed_upkeep.table_stats import Health, read_health
 from tests.support.cli import Running, lakefeed
 from tests.support.feed import Feed, trips
 from tests.support.table_files import left_behind
@@ -71,11 +71,10 @@ def test_files_metadata_durations_and_requests_stay_flat_over_many_batches(
 
     def on_batch(progress: FinishedBatch) -> None:
         batches.append(progress)
-        notes.extend(progress.notes)
         if len(batches) % 10 == 0:
             seen[len(batches)] = read_health(feed.table, connections=feed.connections)
 
-    summary = pipeline.run(spark=lake, once=True, on_batch=on_batch)
+    summary = pipeline.run(spark=lake, once=True, on_batch=on_batch, on_note=notes.append)
     assert summary.batches == BATCHES
     assert not [note for note in notes if "failed" in note]
     figures: dict[str, Callable[[range], float]] = {

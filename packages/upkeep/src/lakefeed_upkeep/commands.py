@@ -36,10 +36,10 @@ from lakefeed.errors import AuditFailed, ConfigError, LakefeedError, ResourceMis
 
 if TYPE_CHECKING:
     from lakefeed.config.connections import Connections
-    from lakefeed.config.operation import Upkeep
-    from lakefeed.maintenance.maintain import Report
-    from lakefeed.maintenance.planner import MaintenancePlan
-    from lakefeed.maintenance.table_stats import Health
+    from lakefeed_upkeep.maintain import Report
+    from lakefeed_upkeep.planner import MaintenancePlan
+    from lakefeed_upkeep.settings import Upkeep
+    from lakefeed_upkeep.table_stats import Health
 
 COLUMN = 16
 
@@ -69,8 +69,8 @@ def describe(target: str, topic: str | None, **options: Any) -> None:
     Reads only metadata, without Spark; changes nothing, and may run beside the feed.
     """
     names, connections, settings = _choose(target, topic, options)
-    from lakefeed.maintenance.planner import plan
-    from lakefeed.maintenance.table_stats import read_health
+    from lakefeed_upkeep.planner import plan
+    from lakefeed_upkeep.table_stats import read_health
 
     target_bytes = settings.compact.target_mb * 1024 * 1024 if settings.compact.target_mb else None
     found = []
@@ -116,9 +116,9 @@ def maintain(
     Exit status: 1 if other commits prevented a step every time, if another upkeep of the table runs, or if one of
     several tables failed; otherwise 0.
     """
-    from lakefeed.feed.maintenance import repeat_upkeep
-    from lakefeed.maintenance.maintain import Maintenance
     from lakefeed.monitor.terminal.progress_view import ProgressView
+    from lakefeed_upkeep.maintain import Maintenance
+    from lakefeed_upkeep.schedule import repeat_upkeep
 
     names, connections, settings = _choose(target, topic, {**options, "max_minutes": max_minutes, "every": every})
     log_file = log_path("upkeep")
@@ -194,7 +194,7 @@ def publish(
 
     Exit status: 1 if the audit of a table failed.
     """
-    from lakefeed.operations.publish import discard_branch, publish_branch
+    from lakefeed_upkeep.publish import discard_branch, publish_branch
 
     if discard and dry_run:
         raise click.UsageError("--discard and --dry-run exclude each other")
@@ -223,18 +223,16 @@ def _choose(target: str, topic: str | None, options: dict[str, Any]) -> tuple[li
     A feed creates a table only with its first record or dead letter, so tables may be missing; but the first table of
     a single feed must exist.
     """
-    from lakefeed.clients.iceberg.reader import open_table
-    from lakefeed.config.operation import Upkeep
-    from lakefeed.feed.maintenance import tables_of
+    from lakefeed_upkeep.settings import Upkeep
 
     if is_pipeline_file(target):
         declared = lakefeed.Pipeline.from_file(target, to_run=False)
         parts = parts_of(declared, topic)
-        names = tables_of(*(part.config for part in parts))
+        names = tuple(dict.fromkeys(table for part in parts for table in part.config.iceberg_tables()))
         if not names:
             hint = "name a table instead: catalog.namespace.table"
             raise ConfigError("the pipeline writes to no Iceberg table", where=target, hint=hint)
-        connections, settings = declared.connections, declared.config.upkeep or Upkeep()
+        connections, settings = declared.connections, declared.config.block(Upkeep) or Upkeep()
     elif topic is not None:
         hint = "give a pipeline file instead of the table, or leave out --topic"
         raise ConfigError("--topic is for a pipeline file", where=target, hint=hint)
@@ -247,7 +245,7 @@ def _choose(target: str, topic: str | None, options: dict[str, Any]) -> tuple[li
     found = []
     for table in names:
         try:
-            open_table(table, connections=connections)
+            lakefeed.open_table(table, connections=connections)
             found.append(table)
         except ResourceMissing:
             if table == names[0] and len(parts) < 2:
@@ -276,8 +274,8 @@ def _tune(settings: Upkeep, options: dict[str, Any]) -> Upkeep:
 
 
 def _document(read: Health, planned: MaintenancePlan) -> dict[str, Any]:
-    from lakefeed.maintenance.planner import LastUpkeep
-    from lakefeed.maintenance.table_stats import SIZES_MB
+    from lakefeed_upkeep.planner import LastUpkeep
+    from lakefeed_upkeep.table_stats import SIZES_MB
 
     sizes = zip((*SIZES_MB, None), read.sizes, strict=True)
     return {
@@ -299,8 +297,8 @@ def _command(target: str, step: str) -> str:
 
 
 def _health_lines(read: Health, planned: MaintenancePlan, target: str) -> Iterator[str]:
-    from lakefeed.maintenance.planner import LastUpkeep
-    from lakefeed.maintenance.table_stats import SIZES_MB
+    from lakefeed_upkeep.planner import LastUpkeep
+    from lakefeed_upkeep.table_stats import SIZES_MB
 
     def line(name: str, text: str) -> str:
         return f"  {name.ljust(COLUMN)}{text}"

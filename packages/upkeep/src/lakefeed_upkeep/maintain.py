@@ -19,12 +19,12 @@ from typing import Any, Literal, Self
 from lakefeed.clients.spark.jvm import java
 from lakefeed.clients.spark.session import activate
 from lakefeed.config.connections import Connections
-from lakefeed.config.operation import Upkeep
 from lakefeed.errors import ConfigError, TableBusy
 from lakefeed.lazy import SparkSession
-from lakefeed.maintenance.actions import MB, Done, MaintenanceActions, WriteConflict
-from lakefeed.maintenance.planner import LAST, REWRITES, Due, LastUpkeep, MaintenancePlan, plan
-from lakefeed.maintenance.table_stats import Health, read_health
+from lakefeed_upkeep.actions import MB, Done, MaintenanceActions, WriteConflict
+from lakefeed_upkeep.planner import LAST, REWRITES, Due, LastUpkeep, MaintenancePlan, plan
+from lakefeed_upkeep.settings import Upkeep
+from lakefeed_upkeep.table_stats import Health, read_health
 
 Unfinished = Literal["time", "stopped", "lease"]
 

@@ -1,1 +1,0 @@
-"""Maintenance of Iceberg tables: finds what is due, and does it while writers run."""
