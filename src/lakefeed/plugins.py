@@ -34,9 +34,9 @@ OF_RUNS = (SINKS_GROUP, SOURCES_GROUP, FORMATS_GROUP, SETTINGS_GROUP, FOLLOWERS_
 OF_EXTRAS: Mapping[str, tuple[str, ...]] = {
     "adopt": ("adopt", "offsets export"),
     "dashboard": ("dashboard", "top"),
-    "deploy": ("deploy",),
-    "local": ("quickstart", "examples", "topics", "topics produce", "local", "local demo"),
-    "observe": ("notify", "runs"),
+    "deploy": ("deploy", "jars"),
+    "local": ("init", "quickstart", "examples", "topics", "topics produce", "local", "local demo"),
+    "observe": ("metrics", "notify", "runs"),
     "repair": ("backfill", "feed", "offsets rewind", "dead-letters"),
     "testing": ("test",),
     "upkeep": ("tables",),

@@ -15,7 +15,7 @@ from typing import Any
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
-from lakefeed.clients.http_server import HttpAnswer, HttpRequest, serve_http
+from lakefeed_testing.http_server import HttpAnswer, HttpRequest, serve_http
 
 
 @dataclass

@@ -27,18 +27,15 @@ def _core(target: str, text: str, section: Section) -> CliCommand:
 
 # The order is that of --help.
 COMMANDS: dict[str, CliCommand] = {
-    "init": _core("init:init", "Write a commented pipeline.yaml for a topic and its schema.", "begin"),
     "docs": _core("docs:docs", "Print a page of the documentation, or open it in a browser.", "begin"),
     "check": _core("check:check", "Find all mistakes in a pipeline file; --connect asks servers.", "run"),
     "plan": _core("plan:plan", "Predict a run: DDL, offsets, files, requests, time.", "run"),
     "run": _core("run:run", "Land topics in tables, as a pipeline file says.", "run"),
     "read": _core("read:read", "Read records once, and show them or write them.", "run"),
     "status": _core("status:status", "Show whether feeds run, and the lag of feeds or of a group.", "watch"),
-    "metrics": _core("metrics:metrics", "List the metrics; write a Grafana dashboard and alerts.", "watch"),
     "verify": _core("verify:verify", "Prove that each record has landed once.", "look"),
     "schema": _core("schema:schema", "Compare the registry's schema with the table's.", "look"),
     "offsets": _core("offsets:offsets", "Show a feed's offsets, and move the feed.", "repair"),
-    "jars": _core("jars:jars", "Fetch and verify the locked jars.", "servers"),
     "completion": _core("completion:completion", "Complete commands and options in bash, zsh or fish.", "servers"),
 }
 

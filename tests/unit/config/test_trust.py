@@ -16,12 +16,12 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from lakefeed.clients.http import ask
-from lakefeed.clients.http_server import HttpAnswer, serve_http
 from lakefeed.clients.postgresql import CatalogDatabase
 from lakefeed.config import tls, trust
 from lakefeed.config.tls import libpq_options, pgjdbc_properties
 from lakefeed.config.trust import Certificates, Tls
 from lakefeed.errors import ConfigError, LakefeedError, Unreachable
+from lakefeed_testing.http_server import HttpAnswer, serve_http
 from tests.support.servers.authority import Authority, Signed
 from tests.support.servers.tls_proxy import tls_proxy
 

@@ -8,6 +8,7 @@ from lakefeed.plugins import CliCommand
 
 COMMANDS: Mapping[str, CliCommand] = {
     "deploy": CliCommand("lakefeed_deploy.cli:deploy", "Run a pipeline on Kubernetes or by spark-submit.", "deploy"),
+    "jars": CliCommand("lakefeed_deploy.jars_command:jars", "Fetch and verify the locked jars.", "servers"),
 }
 
 PAGE = "deploy-on-kubernetes"

@@ -1,4 +1,4 @@
-"""Commands for one machine: servers, topics and a producer, the quickstart, the demo, the examples."""
+"""First steps, and commands for one machine: a pipeline file, servers, topics, a producer, the examples."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from lakefeed_local.topics.topic import Topic as Topic
 
 COMMANDS: Mapping[str, CliCommand] = {
+    "init": CliCommand(
+        "lakefeed_local.init_command:init", "Write a commented pipeline.yaml for a topic and its schema.", "begin"
+    ),
     "quickstart": CliCommand(
         "lakefeed_local.quickstart_command:quickstart", "Start servers, fill a topic, land and query it.", "begin"
     ),

@@ -21,9 +21,9 @@ from lakefeed.errors import ConfigError, JobFailed, WorldError
 from lakefeed.lazy import SparkSession
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.terminal.view import RunView
-from lakefeed.operations.preflight import template
-from lakefeed.operations.preflight.discover import discover
 from lakefeed.records.encode.encode import to_records
+from lakefeed_local import template
+from lakefeed_local.discover import discover
 from lakefeed_local.doctor import examine
 from lakefeed_local.produce.taxi import KEY, taxi_rows, taxi_schema
 from lakefeed_local.produce.write import ProduceView, produce

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from lakefeed.plugins import CliCommand
 
 COMMANDS: Mapping[str, CliCommand] = {
+    "metrics": CliCommand(
+        "lakefeed_observe.metrics.command:metrics", "List the metrics; write a Grafana dashboard and alerts.", "watch"
+    ),
     "notify": CliCommand(
         "lakefeed_observe.notify.cli:notify", "Try the webhooks, mailboxes and commands of a feed.", "watch"
     ),

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 from urllib.parse import unquote
 
-from lakefeed.clients.http_server import HttpAnswer, HttpRequest, serve_http
 from lakefeed.config.decoding import Encoded
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import ConfigError
 from lakefeed.records.decode.registry import KINDS, SchemaText
 from lakefeed.records.decode.resolve import Part
+from lakefeed_testing.http_server import HttpAnswer, HttpRequest, serve_http
 from lakefeed_testing.settings import Case, CaseSchema, PipelineTests
 
 

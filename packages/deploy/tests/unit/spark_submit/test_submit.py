@@ -11,10 +11,10 @@ import pytest
 from click.testing import CliRunner
 
 from lakefeed.cli.main import root
-from lakefeed.clients.http_server import HttpAnswer, serve_http
 from lakefeed.config.loading.load import load
 from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed_deploy.spark_submit.submit import Submission, Variables, locate, submission
+from lakefeed_testing.http_server import HttpAnswer, serve_http
 
 CANARY = "the-canary-of-this-test"
 ENVIRONMENT = {

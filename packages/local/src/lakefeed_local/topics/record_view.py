@@ -22,13 +22,16 @@ from typing import Any, Self
 
 from lakefeed.clients.kafka.records import Record
 from lakefeed.clients.spark import jvm
-from lakefeed.clients.spark.plain_jvm import plain_jvm
 from lakefeed.config.decoding import Decode
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.lazy import SparkSession, py4j
 from lakefeed.records import spec as specs
-from lakefeed.records.decode.reading_plan import (
+from lakefeed.records.decode.registry import SchemaRegistry
+from lakefeed.records.decode.resolve import put_credentials, resolve_decoder
+from lakefeed.records.schema.inference import infer_schema, newest_values
+from lakefeed_local.topics.plain_jvm import plain_jvm
+from lakefeed_local.topics.reading_plan import (
     HEADER,
     Format,
     ReadingPlan,
@@ -38,9 +41,6 @@ from lakefeed.records.decode.reading_plan import (
     schema_id,
     writers_plan,
 )
-from lakefeed.records.decode.registry import SchemaRegistry
-from lakefeed.records.decode.resolve import put_credentials, resolve_decoder
-from lakefeed.records.schema.inference import infer_schema, newest_values
 
 AT_ONCE = 500
 INFERRED_FROM = 1_000

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from lakefeed.clients.kafka.records import Record
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ResourceMissing
-from lakefeed.records.decode.reading_plan import message_indexes
 from lakefeed.records.decode.registry import SchemaRegistry
+from lakefeed_local.topics.reading_plan import message_indexes
 from lakefeed_local.topics.record_view import TopicView, exact, is_json
 
 

@@ -21,6 +21,8 @@ from lakefeed.clients.environment import default_environment
 from lakefeed.config.addresses import is_local, local_folder
 from lakefeed.errors import ConfigError
 
+PAGE = "check"
+
 
 @click.command()
 @click.option("--topic", required=True, metavar="NAME", help="The topic to land.")
@@ -51,8 +53,8 @@ def init(
 
     If no schema is registered, init reads a record. It also writes the JSON Schema of pipeline files, for editors.
     """
-    from lakefeed.operations.preflight import template
-    from lakefeed.operations.preflight.discover import discover
+    from lakefeed_local import template
+    from lakefeed_local.discover import discover
 
     if file.exists() and not force:
         raise template.exists(file)

@@ -16,7 +16,9 @@ from lakefeed.config.schema import FILE_NAME, TITLE, json_schema, written
 from lakefeed.config.values import Brokers, Identifier
 from lakefeed.errors import ConfigError
 from lakefeed.messages.pages import page_command
-from lakefeed.operations.preflight.discover import Discovery
+from lakefeed_local.discover import Discovery
+
+PAGE = "check"
 
 MAX_FIELDS = 200
 """The largest number of fields that the comment in the file lists."""

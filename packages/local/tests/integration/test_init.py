@@ -12,12 +12,12 @@ from click.testing import CliRunner, Result
 from confluent_kafka import Producer
 
 from lakefeed.cli.check import check
-from lakefeed.cli.init import init
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.loading.load import load
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import ConfigError, ResourceMissing, Unreachable
 from lakefeed.records.decode.registry import SchemaRegistry
+from lakefeed_local.init_command import init
 from lakefeed_local.stack import Endpoints
 
 COLUMNS = [

@@ -10,8 +10,8 @@ import yaml
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.sql import columns_of_ddl
 from lakefeed.errors import ConfigError
-from lakefeed.operations.preflight.discover import Column, Discovery, _from_record
-from lakefeed.operations.preflight.template import Blank, check, name_of, pipeline_text, write_new, write_schema_beside
+from lakefeed_local.discover import Column, Discovery, _from_record
+from lakefeed_local.template import Blank, check, name_of, pipeline_text, write_new, write_schema_beside
 from tests.support.pipeline_text import ENVIRONMENT, problems
 
 RAW = Discovery(kind="raw", how="nothing is known", certain=False)

@@ -26,6 +26,8 @@ from lakefeed.clients.spark.session import class_path, log_path
 from lakefeed.errors import LakefeedError, WorldError
 from lakefeed.plugins import load_command
 
+PAGE = "jars"
+
 _NO_SERVER = "127.0.0.1:9"
 _TAIL_LINES = 5
 _SCHEMA = (

@@ -13,6 +13,8 @@ from lakefeed.cli.options import output_option
 from lakefeed.cli.output import emit
 from lakefeed.clients.spark import jars as locked
 
+PAGE = "jars"
+
 group_option = click.option(
     "--group", "groups", multiple=True, help="Only jars of this group; repeatable. Default: all but those of tests."
 )
@@ -49,7 +51,7 @@ def archive() -> None:
     writes the loaded classes. This takes a minute of CPU, and 150 to 250 MB in the cache. Sessions on a local master
     use the archive automatically until Java or the jars change.
     """
-    from lakefeed.operations.class_archive import make_archive
+    from lakefeed_deploy.class_archive import make_archive
 
     made = make_archive()
     size = made.path.stat().st_size / 1e6

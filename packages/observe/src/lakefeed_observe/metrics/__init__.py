@@ -1,0 +1,3 @@
+"""The Grafana dashboard and the alert rules for the metrics."""
+
+PAGE = "metrics"
