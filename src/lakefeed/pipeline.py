@@ -38,11 +38,10 @@ from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.followers import FollowedRun, following, reporting_failed_start
 from lakefeed.operations.plan.plan import Plans, plan_run
 from lakefeed.operations.preflight.connect import preflight
-from lakefeed.operations.read import BatchRead
 from lakefeed.operations.status import FeedStatus, feed_status
 from lakefeed.operations.verify.verify import Verification, verify_feed
 from lakefeed.records.decode.resolve import put_credentials
-from lakefeed.records.sources.kafka import SourceTopics
+from lakefeed.records.sources.kafka import SourceTopics, newest_per_key, read_batch
 from lakefeed.sinks.dead_letters.store import DeadLetterReader, DeadLetterStore
 
 if TYPE_CHECKING:
@@ -121,15 +120,12 @@ class Pipeline:
 
         Arguments and errors are as in ``lakefeed.read_topic``.
         """
-        selection = Selection.of(ranges, since=since, until=until)
-        read = self.batch_read()
-        put_credentials(classic(spark), read.decode)
-        return self.rows(read.records(spark, offset_ranges(read.source, selection), latest=latest_per_key))
-
-    def batch_read(self) -> BatchRead:
-        """Prepare a read of this pipeline's records into a destination other than the pipeline's sink."""
         self.require_one_table()
-        return BatchRead.of(self.feed)
+        source, decode = self.config.kafka, self.config.decode
+        put_credentials(classic(spark), decode)
+        chosen = offset_ranges(source, Selection.of(ranges, since=since, until=until))
+        records = read_batch(classic(spark), source, ranges=chosen, headers=decode.reads_headers)
+        return self.rows(newest_per_key(records) if latest_per_key else records)
 
     def of_topic(self, topic: str) -> Pipeline:
         """Return the pipeline of one topic; raise a ConfigError unless each topic has a table of its own."""

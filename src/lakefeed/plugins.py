@@ -35,6 +35,7 @@ OF_EXTRAS: Mapping[str, tuple[str, ...]] = {
     "adopt": ("adopt", "offsets export"),
     "dashboard": ("dashboard", "top"),
     "deploy": ("deploy", "jars"),
+    "inspect": ("read", "schema"),
     "local": ("init", "quickstart", "examples", "topics", "topics produce", "local", "local demo"),
     "observe": ("metrics", "notify", "runs"),
     "repair": ("backfill", "feed", "offsets rewind", "dead-letters"),

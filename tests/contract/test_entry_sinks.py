@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from lakefeed.sink_contract import SinkContract, SinkPlace
 from lakefeed.sinks.batch_sink import Batch
+from lakefeed_testing.sink_contract import SinkContract, SinkPlace
 from tests.support.sink_package import install
 
 

@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-from lakefeed.cli.schema import schema as command
 from lakefeed.errors import SchemaChanged
+from lakefeed_inspect.schema_command import schema as command
 from tests.support.feed import Feed
 
 

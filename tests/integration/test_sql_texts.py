@@ -16,7 +16,8 @@ from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.kafka.selection import Selection
 from lakefeed.clients.spark.session import copy_of
 from lakefeed.errors import SchemaUnusable
-from lakefeed.sinks.export import Files
+from lakefeed_inspect.export import Files
+from lakefeed_inspect.read import BatchRead
 from tests.support.feed import Feed
 
 OF_HADOOP = ("${env.HOME}", "${user.name}", "${io.file.buffer.size}", "${fs.s3a.secret.key:-${env.HOME}}")
@@ -119,7 +120,7 @@ def test_column_names_with_variables_stay_unchanged_in_files(session: SparkSessi
     assert pq.read_table(file, partitioning=None).to_pylist() == [row]
     copy = str(feed.folder / "copy")
     target = Files(session, copy, file_format="parquet", append=False)
-    feed.pipeline(**blocks).batch_read().to(target, Selection.of(), spark=session)
+    BatchRead.of(feed.pipeline(**blocks)).to(target, Selection.of(), spark=session)
     assert [each for each in (pq.read_table(file).to_pylist() for file in Path(copy).glob("*.parquet")) if each] == [
         [row]
     ]

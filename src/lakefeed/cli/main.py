@@ -31,10 +31,8 @@ COMMANDS: dict[str, CliCommand] = {
     "check": _core("check:check", "Find all mistakes in a pipeline file; --connect asks servers.", "run"),
     "plan": _core("plan:plan", "Predict a run: DDL, offsets, files, requests, time.", "run"),
     "run": _core("run:run", "Land topics in tables, as a pipeline file says.", "run"),
-    "read": _core("read:read", "Read records once, and show them or write them.", "run"),
     "status": _core("status:status", "Show whether feeds run, and the lag of feeds or of a group.", "watch"),
     "verify": _core("verify:verify", "Prove that each record has landed once.", "look"),
-    "schema": _core("schema:schema", "Compare the registry's schema with the table's.", "look"),
     "offsets": _core("offsets:offsets", "Show a feed's offsets, and move the feed.", "repair"),
     "completion": _core("completion:completion", "Complete commands and options in bash, zsh or fish.", "servers"),
 }

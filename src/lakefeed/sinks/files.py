@@ -17,7 +17,7 @@ from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.statements import run
 from lakefeed.config.sinks import FilesSinkConfig, PathSinkConfig
 from lakefeed.errors import ConfigError
-from lakefeed.lazy import DataFrame, SparkSession, t
+from lakefeed.lazy import DataFrame, SparkSession, sf, t
 from lakefeed.ledger.checkpoint import Claim, StoredCheckpoint
 from lakefeed.ledger.partial import BatchLog
 from lakefeed.ledger.protocol import SinkState
@@ -27,7 +27,6 @@ from lakefeed.records.schema.ddl import type_sql
 from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.base import BaseSink, note_schema
 from lakefeed.sinks.definition import SinkDefinition, StoredState
-from lakefeed.sinks.export import flat
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructField, StructType
@@ -178,3 +177,16 @@ def _values(directory: str, values: dict[str, str]) -> str:
             values[mark[1:]] = unquote(value)
         listed.append(f"{quoted((unquote(name),))} = {mark}")
     return ", ".join(listed)
+
+
+def flat(rows: DataFrame) -> DataFrame:
+    """Return the rows with columns that CSV can represent: nested values as JSON, bytes as base64."""
+    columns = []
+    for field in rows.schema.fields:
+        column = sf.col(quoted((field.name,)))
+        if isinstance(field.dataType, t.StructType | t.ArrayType | t.MapType):
+            column = sf.to_json(column)
+        elif isinstance(field.dataType, t.BinaryType):
+            column = sf.base64(column)
+        columns.append(column.alias(field.name))
+    return rows.select(*columns)

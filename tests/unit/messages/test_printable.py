@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakefeed.cli import read
 from lakefeed.cli.output import echo, styled
 from lakefeed.clients.spark.errors import translate
 from lakefeed.feed.failing_records import kind_of_failure
@@ -15,6 +14,7 @@ from lakefeed.feed.run import RunSummary
 from lakefeed.feed.s3_requests import S3Requests
 from lakefeed.messages.printable import counted, printable, printable_json, unescaped, without_values
 from lakefeed.monitor.terminal.progress_view import ProgressView
+from lakefeed_inspect import read_command as read
 from lakefeed_repair import dead_letters_commands as dead_letters
 
 # A text that clears the screen, sets the window's title, deletes a character, starts a C1 sequence, reverses the line's

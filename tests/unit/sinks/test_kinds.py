@@ -37,7 +37,7 @@ def concrete_names() -> set[str]:
         each for base in bases for each in subclasses(base) if each.__module__.startswith(("lakefeed.", "lakefeed_"))
     }
     # The sinks of a single read and of a start's plan are not sinks of a pipeline file.
-    others = ("lakefeed.sinks.export", "lakefeed.operations.plan.plan")
+    others = ("lakefeed_inspect.export", "lakefeed.operations.plan.plan")
     return {each.__name__ for each in kinds if each.__module__ not in others} - {"SinkConfig", "SinkChoice"}
 
 

@@ -30,12 +30,14 @@ from lakefeed.config.addresses import is_local, local_folder
 from lakefeed.config.checks import decoded_columns, missing_columns, refusals
 from lakefeed.config.connections import Catalog, Connections, Registry
 from lakefeed.config.decoding import Encoded
+from lakefeed.config.keyed import DELETED
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.places import stored_at
 from lakefeed.config.problem import Problem
 from lakefeed.config.sources import KafkaSource
 from lakefeed.config.tls import JavaOnly
 from lakefeed.config.topic_tables import config_of
+from lakefeed.config.upserts import kept_metadata
 from lakefeed.config.values import catalog_of
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, MissingExtra, ResourceMissing, Unreachable
 from lakefeed.lazy import StructType
@@ -45,6 +47,9 @@ from lakefeed.sinks.iceberg.layout import require_dead_letters, require_own_type
 
 if TYPE_CHECKING:
     from lakefeed.records.decode.registry import SchemaRegistry
+
+METADATA_TYPES = {"topic": "string", "partition": "integer", "offset": "long", "timestamp": "timestamp"}
+METADATA_TYPES |= {"key": "binary", "sequence_number": "string"}
 
 
 def preflight(config: PipelineConfig, *, connections: Connections | None = None, tables: bool = False) -> list[Problem]:
@@ -200,10 +205,13 @@ def _subjects(
 
 def _keeps_schema(config: PipelineConfig, connections: Connections) -> bool:
     """Return whether the table stores a reader's schema of this feed; raise an error if the table cannot be read."""
-    from lakefeed.operations.compare_schemas import existing_table
+    from lakefeed.clients.iceberg.reader import open_table
 
-    table = existing_table(config, connections=connections)
-    return table is not None and f"lakefeed.reader.{config.name}" in table.properties
+    if (name := config.sink.chosen.snapshot_table) is None:
+        return False
+    with suppress(ResourceMissing):
+        return f"lakefeed.reader.{config.name}" in open_table(name, connections=connections).properties
+    return False
 
 
 def _subject(registry: Registry, subject: str | None, kind: str) -> list[str]:
@@ -297,7 +305,6 @@ def _refused_columns(config: PipelineConfig) -> list[Problem]:
 
 def _rows(config: PipelineConfig) -> StructType | None:
     """Return the rows' columns; None if only Spark can find them, or if another check fails."""
-    from lakefeed.operations.compare_schemas import with_metadata
     from lakefeed.records.schema.fit import columns_of
 
     avro = config.decode.avro
@@ -421,3 +428,21 @@ def _tables(config: PipelineConfig) -> Iterator[tuple[str, str, Callable[[str, l
                 yield f"{place}.{block.kind}.{option}", table, require_rows
         if part.dead_letters is not None and part.dead_letters.table is not None:
             yield "dead_letters.table", part.dead_letters.table, require_dead_letters
+
+
+def with_metadata(columns: StructType, config: PipelineConfig) -> StructType:
+    """Return the columns of rows without a transform: those of the values, of the metadata, and of deletes."""
+    from lakefeed.records.decode.changes import row_type
+    from lakefeed.records.decode.verdict import metadata_column
+    from lakefeed.records.schema.fit import spark_types
+
+    t = spark_types()
+    if config.decode.envelope == "debezium":
+        columns = row_type(columns)
+    struct: StructType = t.StructType([*columns.fields])
+    for name in kept_metadata(config):
+        headers = t.ArrayType(t.StructType().add("key", "string").add("value", "binary"))
+        struct.add(metadata_column(name), headers if name == "headers" else METADATA_TYPES[name])
+    if (sink := config.upserting) is not None and sink.on_delete == "mark":
+        struct.add(DELETED, "boolean")
+    return struct

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from lakefeed.cli.schema import schema as command
 from lakefeed.config.connections import Registry
 from lakefeed.config.decoding import AvroDecode, Decode
 from lakefeed.errors import ConfigError
 from lakefeed.operations.preflight.connect import _subject, _subjects
 from lakefeed.records.decode.avro_schema import table_schema
 from lakefeed.records.decode.registry import RegisteredSchema, SchemaRegistry, inline
+from lakefeed_inspect.schema_command import schema as command
 from lakefeed_local.discover import _registered
 from tests.support.avro_documents import MALFORMED, bomb, field, nested_arrays, record
 from tests.support.registry_in_a_thread import RegistryInAThread

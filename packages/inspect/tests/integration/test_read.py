@@ -14,7 +14,8 @@ import lakefeed as lf
 from lakefeed.clients.kafka.selection import Selection
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import ConfigError, DecodeError, ResourceMissing
-from lakefeed.sinks.export import ConsoleResult, Files, PlainTable
+from lakefeed_inspect.export import ConsoleResult, Files, PlainTable
+from lakefeed_inspect.read import BatchRead
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed, trips
 
@@ -48,7 +49,7 @@ def test_exactly_the_given_ranges_are_read_also_several_of_a_partition(lake: Spa
     assert frame.columns == ["id", "zone"]
     assert ids(frame.collect()) == expected
     shown = ConsoleResult(limit=None, as_json=True)
-    done = pipeline.batch_read().to(shown, Selection.of(ranges), spark=lake)
+    done = BatchRead.of(pipeline).to(shown, Selection.of(ranges), spark=lake)
     assert ids(json.loads(row or "") for (row,) in shown.rows) == expected
     assert (done.whole, done.offsets, done.records, done.rows, done.unreadable) == (True, 23, 23, 22, 0)
 
@@ -113,7 +114,7 @@ def test_compacted_topic_gives_the_newest_record_of_each_key(lake: SparkSession,
     if keys == 50:
         assert {row.value for row in rows.collect()} == expected
     target = PlainTable(lake, f"{feed.table}_newest", append=False)
-    done = pipeline.batch_read().to(target, Selection(), spark=lake, latest=True)
+    done = BatchRead.of(pipeline).to(target, Selection(), spark=lake, latest=True)
     assert (done.records, done.rows) == (len(expected), len(expected))
     assert {row["value"] for row in feed.rows(f"{feed.table}_newest")} == expected
 
@@ -132,7 +133,7 @@ def test_topics_of_a_pattern_are_read(lake: SparkSession, feed: Feed) -> None:
 def test_each_target_gets_every_row_and_an_existing_target_stays_unchanged(
     lake: SparkSession, sent: Feed, tmp_path: Path
 ) -> None:
-    read = sent.pipeline(decode=DECODE).batch_read()
+    read = BatchRead.of(sent.pipeline(decode=DECODE))
     table, folder = f"lake.{sent.name}.copy", f"s3://{sent.stack.bucket}/copies/{sent.name}"
     assert read.to(PlainTable(lake, table, append=False), Selection(), spark=lake).rows == 300
     assert read.to(Files(lake, folder, file_format="parquet", append=False), Selection(), spark=lake).rows == 300
@@ -153,7 +154,7 @@ def test_each_target_gets_every_row_and_an_existing_target_stays_unchanged(
 
 def test_a_refused_read_writes_no_rows(lake: SparkSession, sent: Feed, tmp_path: Path) -> None:
     sent.send([b"\x01broken", None], partition=0)
-    read = sent.pipeline(decode=DECODE).batch_read()
+    read = BatchRead.of(sent.pipeline(decode=DECODE))
     table, folder = f"lake.{sent.name}.copy", tmp_path / "copy"
     selection = Selection()
     files = Files(lake, str(folder), file_format="parquet", append=False)
@@ -163,7 +164,7 @@ def test_a_refused_read_writes_no_rows(lake: SparkSession, sent: Feed, tmp_path:
     assert not lake.catalog.tableExists(table)
     assert not list(folder.glob("*.parquet"))
     Files(lake, str(folder), file_format="parquet", append=False)
-    counting = sent.pipeline(decode={**DECODE, "on_null": "skip"}).batch_read().on_error("skip")
+    counting = BatchRead.of(sent.pipeline(decode={**DECODE, "on_null": "skip"})).on_error("skip")
     done = counting.to(PlainTable(lake, table, append=False), selection, spark=lake)
     assert (done.records, done.rows, done.unreadable, done.skipped) == (302, 300, 1, 1)
     assert "magic byte" in done.reasons[0].reason
@@ -189,7 +190,7 @@ def test_records_of_an_open_transaction_are_not_read(lake: SparkSession, feed: F
     producer.produce(feed.topic, b"open", partition=0)
     producer.flush(30)
     pipeline, shown = feed.pipeline(decode="string"), ConsoleResult(limit=None, as_json=False)
-    done = pipeline.batch_read().to(shown, Selection(), spark=lake)
+    done = BatchRead.of(pipeline).to(shown, Selection(), spark=lake)
     # The 7 offsets below the open transaction: three records, their marker, two aborted records and their marker.
     expected = [b'{"id": %d}' % number for number in range(3)]
     assert (done.offsets, done.records, [value.encode() for (value,) in shown.rows if value]) == (7, 3, expected)

@@ -9,21 +9,20 @@ from typing import Any
 
 from lakefeed.clients.spark.session import log_path, session
 from lakefeed.config.connections import Connections
-from lakefeed.config.keyed import DELETED
 from lakefeed.config.models import PipelineConfig
-from lakefeed.config.upserts import kept_metadata
 from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.lazy import DataType, StructType
+from lakefeed.operations.preflight.connect import with_metadata
 from lakefeed.records.decode.avro_schema import table_schema
-from lakefeed.records.decode.changes import row_type
 from lakefeed.records.decode.registry import KINDS, RegisteredSchema, SchemaRegistry
 from lakefeed.records.decode.resolve import subject_of
-from lakefeed.records.decode.verdict import metadata_column
 from lakefeed.records.schema.changes import Change, History, read_history, renames
 from lakefeed.records.schema.ddl import statements
 from lakefeed.records.schema.fit import columns_of, columns_of_table, find_field, spark_types
 from lakefeed.records.schema.merge import merge_schemas
 from lakefeed.records.schema.reader import StoredSchema
+
+PAGE = "schema-evolution"
 
 
 @dataclass(frozen=True)
@@ -57,10 +56,6 @@ class Outlook:
     changes: tuple[Change, ...]
     ddl: tuple[str, ...] | None
     note: str | None
-
-
-METADATA_TYPES = {"topic": "string", "partition": "integer", "offset": "long", "timestamp": "timestamp"}
-METADATA_TYPES |= {"key": "binary", "sequence_number": "string"}
 
 
 def registered(config: PipelineConfig) -> list[RegisteredSchema]:
@@ -151,20 +146,6 @@ def outlook(config: PipelineConfig, latest: RegisteredSchema, table: TableState 
             "fail": "schema.on_change is fail: the feed would stop instead",
         }[policy]
     return Outlook(changes, ddl, note)
-
-
-def with_metadata(columns: StructType, config: PipelineConfig) -> StructType:
-    """Return the columns of rows without a transform: those of the values, of the metadata, and of deletes."""
-    t = spark_types()
-    if config.decode.envelope == "debezium":
-        columns = row_type(columns)
-    struct: StructType = t.StructType([*columns.fields])
-    for name in kept_metadata(config):
-        headers = t.ArrayType(t.StructType().add("key", "string").add("value", "binary"))
-        struct.add(metadata_column(name), headers if name == "headers" else METADATA_TYPES[name])
-    if (sink := config.upserting) is not None and sink.on_delete == "mark":
-        struct.add(DELETED, "boolean")
-    return struct
 
 
 def _leaves(type_: DataType, path: str) -> Iterator[tuple[str, str]]:

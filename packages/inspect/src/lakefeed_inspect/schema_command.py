@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from lakefeed.config.connections import Connections
     from lakefeed.config.models import PipelineConfig
 
+PAGE = "schema-evolution"
+
 of_pipeline = options_of(pipeline_argument, topic_option, set_option, output_option)
 
 
@@ -41,7 +43,7 @@ def schema() -> None:
 @of_pipeline
 def show(pipeline: Path, topic: str | None, overrides: tuple[str, ...]) -> None:
     """Show the registry's versions, and the columns of table and latest version. Without Spark."""
-    from lakefeed.operations.compare_schemas import existing_table, registered, side_by_side
+    from lakefeed_inspect.compare_schemas import existing_table, registered, side_by_side
 
     config, connections = _load(pipeline, overrides, topic)
     versions = registered(config)
@@ -78,7 +80,7 @@ def show(pipeline: Path, topic: str | None, overrides: tuple[str, ...]) -> None:
 @of_pipeline
 def diff(pipeline: Path, topic: str | None, overrides: tuple[str, ...]) -> None:
     """Show how the latest version would change the table. Changes nothing; without Spark."""
-    from lakefeed.operations.compare_schemas import existing_table, outlook, registered
+    from lakefeed_inspect.compare_schemas import existing_table, outlook, registered
 
     config, connections = _load(pipeline, overrides, topic)
     latest = registered(config)[-1]
@@ -114,7 +116,7 @@ def diff(pipeline: Path, topic: str | None, overrides: tuple[str, ...]) -> None:
 @click.option("--table", metavar="CATALOG.NAMESPACE.TABLE", help="This table, instead of a pipeline's.")
 def history(pipeline: Path, table: str | None, topic: str | None, overrides: tuple[str, ...]) -> None:
     """Show the changes of a table's columns, with times and schema ids. Without Spark."""
-    from lakefeed.operations.compare_schemas import table_state
+    from lakefeed_inspect.compare_schemas import table_state
 
     if table is None:
         config, connections = _load(pipeline, overrides, topic)

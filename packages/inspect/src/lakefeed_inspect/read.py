@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+from lakefeed import Pipeline
 from lakefeed.clients.kafka.scan import count_records
 from lakefeed.clients.kafka.selection import Selection, offset_ranges
 from lakefeed.clients.kafka.topics import Topics
@@ -16,7 +17,6 @@ from lakefeed.config.decoding import Accept, Decode
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import JobFailed
 from lakefeed.feed.batch_writer import BatchWriter
-from lakefeed.feed.feed import Feed
 from lakefeed.feed.row_builder import RowBuilder
 from lakefeed.lazy import DataFrame, SparkSession
 from lakefeed.ledger.outcomes import ZERO, BatchOutcomes, Reason
@@ -26,7 +26,7 @@ from lakefeed.records.decode.resolve import put_credentials, resolve_decoder
 from lakefeed.records.schema.reader import ChangePolicy as OnChange
 from lakefeed.records.schema.reader import ReaderSchema
 from lakefeed.records.sources.kafka import newest_per_key, read_batch
-from lakefeed.sinks.export import ConsoleResult, Target
+from lakefeed_inspect.export import ConsoleResult, Target
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,10 @@ class BatchRead:
     transform: Callable[[DataFrame], DataFrame] = lambda rows: rows
 
     @classmethod
-    def of(cls, feed: Feed) -> BatchRead:
-        """Return a feed's settings, for a read into a target other than the feed's sink."""
-        config = feed.config
+    def of(cls, pipeline: Pipeline) -> BatchRead:
+        """Return a pipeline's settings, for a read into a target other than the pipeline's sink."""
+        pipeline.require_one_table()
+        feed, config = pipeline.feed, pipeline.config
         return cls(
             name=config.name,
             source=config.kafka,

@@ -9,12 +9,12 @@ import pytest
 from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
-from lakefeed.cli.schema import schema as command
 from lakefeed.clients.iceberg.sql import set_properties
 from lakefeed.errors import ConfigError, ResourceMissing, SchemaIncompatible, Unreachable
 from lakefeed.records.decode.registry import SchemaRegistry
 from lakefeed.records.schema.changes import Change, Entry, history_properties
 from lakefeed.records.schema.reader import StoredSchema
+from lakefeed_inspect.schema_command import schema as command
 from tests.support.feed import TRIP, Feed
 
 pytestmark = pytest.mark.quick

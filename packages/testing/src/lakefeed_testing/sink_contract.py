@@ -4,7 +4,7 @@
         def block(self, folder):
             return {"my_sink": {"path": str(folder / "rows.db")}}
 
-The tests need the installed package, ``lakefeed[spark,read]``, pytest and Java, but no broker.
+The tests need the installed package, ``lakefeed[spark,read,testing]``, pytest and Java, but no broker.
 docs/extension-points.md has more.
 """
 

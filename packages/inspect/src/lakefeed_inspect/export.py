@@ -18,13 +18,14 @@ from lakefeed.clients.spark.statements import run
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.values import Identifier
 from lakefeed.errors import ConfigError
-from lakefeed.lazy import DataFrame, SparkSession, StructType, sf, t
+from lakefeed.lazy import DataFrame, SparkSession, StructType, sf
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.partial import NoLedger
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, SnapshotProperties
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.base import BaseSink
+from lakefeed.sinks.files import flat
 from lakefeed.sinks.iceberg.table import IcebergTable
 
 FileFormat = Literal["parquet", "csv", "json"]
@@ -148,19 +149,6 @@ class PlainTable(Target):
             if self._is_new:
                 run(self._spark, f"DROP TABLE IF EXISTS {quoted_table(self.where)} PURGE")
             raise
-
-
-def flat(rows: DataFrame) -> DataFrame:
-    """Return the rows with columns that CSV can represent: nested values as JSON, bytes as base64."""
-    columns = []
-    for field in rows.schema.fields:
-        column = sf.col(quoted((field.name,)))
-        if isinstance(field.dataType, t.StructType | t.ArrayType | t.MapType):
-            column = sf.to_json(column)
-        elif isinstance(field.dataType, t.BinaryType):
-            column = sf.base64(column)
-        columns.append(column.alias(field.name))
-    return rows.select(*columns)
 
 
 def _exists(kind: str, name: str) -> ConfigError:

@@ -39,8 +39,8 @@ from lakefeed.offsets.ranges import OffsetRange
 
 if TYPE_CHECKING:
     from lakefeed.clients.kafka.selection import Selection
-    from lakefeed.operations.read import BatchRead, ReadSummary
-    from lakefeed.sinks.export import ConsoleResult, Target
+    from lakefeed_inspect.export import ConsoleResult, Target
+    from lakefeed_inspect.read import BatchRead, ReadSummary
 
 SHOWN = 20
 WIDEST = 60
@@ -97,7 +97,7 @@ def read(**options: Any) -> None:
     TOPIC are Avro by the registry, or in the format of --decode, or in a block: '{csv: {schema_ddl: "a INT"}}'.
     """
     from lakefeed.clients.kafka.selection import offset_ranges
-    from lakefeed.sinks.export import ConsoleResult
+    from lakefeed_inspect.export import ConsoleResult
 
     order = _Order(**options)
     selection = order.selection()
@@ -137,19 +137,21 @@ class _Order(SimpleNamespace):
         return reading, start
 
     def _of_pipeline(self) -> tuple[BatchRead, Callable[[], SparkSession]]:
+        from lakefeed_inspect.read import BatchRead
+
         refuse_options_of_topics(self.decode, self.registry, self.bootstrap_servers)
         declared = lakefeed.Pipeline.from_file(self.source, overrides=self.overrides, to_run=False)
         declared = declared.of_topic(self.topic) if self.topic is not None else declared
         log_file = self.log_file or log_path(f"{declared.config.name}-read")
-        return declared.batch_read(), partial(declared.session, master=self.master, log_file=log_file)
+        return BatchRead.of(declared), partial(declared.session, master=self.master, log_file=log_file)
 
     def _of_topic(self) -> tuple[BatchRead, Callable[[], SparkSession]]:
         from lakefeed.config.base import validated
         from lakefeed.config.decoding import Decode
         from lakefeed.config.kafka_client import KafkaLogin
         from lakefeed.config.sources import KafkaSource
-        from lakefeed.operations.read import BatchRead
         from lakefeed.records.decode import RecordPolicy
+        from lakefeed_inspect.read import BatchRead
 
         if self.overrides or self.topic is not None:
             hint = f"leave both out to read the topic {self.source}, or name a pipeline file"
@@ -166,7 +168,7 @@ class _Order(SimpleNamespace):
         return BatchRead(name="records", source=source, decode=decode, policy=policy), start
 
     def target(self, spark: SparkSession) -> Target:
-        from lakefeed.sinks.export import TABLE, ConsoleResult, Files, PlainTable
+        from lakefeed_inspect.export import TABLE, ConsoleResult, Files, PlainTable
 
         if self.to is None:
             if self.row_format == "parquet" or self.append:
