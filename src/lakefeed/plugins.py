@@ -52,7 +52,7 @@ KEYS_OF_EXTRAS: Mapping[str, tuple[str, ...]] = {
 }
 """The keys of a pipeline file that each extra brings."""
 KINDS_OF_EXTRAS: Mapping[str, tuple[str, ...]] = {
-    SINKS_GROUP: ("elasticsearch", "jdbc"),
+    SINKS_GROUP: ("elasticsearch", "jdbc", "kafka"),
     SOURCES_GROUP: ("kinesis",),
     FORMATS_GROUP: ("csv",),
 }

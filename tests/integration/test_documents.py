@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 import lakefeed as lf
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.records.encode.encode import to_records
+from lakefeed_encode.encode import to_records
 from lakefeed_local.produce.taxi import KEY, taxi_rows, taxi_schema
 from lakefeed_local.produce.write import produce
 from lakefeed_local.stack import Endpoints

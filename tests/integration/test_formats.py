@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import ConfigError
-from lakefeed.records.encode.encode import settle, to_records
+from lakefeed_encode.encode import settle, to_records
 from lakefeed_local.discover import discover
 from lakefeed_local.produce.write import produce
 from packages.local.tests.integration.test_produce import read

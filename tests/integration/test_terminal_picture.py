@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakefeed.clients.kafka.topics import Topics
-from lakefeed.records.encode.encode import to_records
+from lakefeed_encode.encode import to_records
 from lakefeed_local.produce.taxi import KEY, taxi_rows, taxi_schema
 from lakefeed_local.produce.write import produce
 from lakefeed_local.stack import Endpoints

@@ -10,10 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 import lakefeed
-from lakefeed.config.kafka_sink import KafkaSinkConfig
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError
-from lakefeed.sinks.kafka import RowRecords, producer_settings
+from lakefeed_kafka.settings import KafkaSinkConfig
+from lakefeed_kafka.sink import RowRecords, producer_settings
 
 SCHEMA = (
     "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT, "

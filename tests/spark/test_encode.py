@@ -15,8 +15,8 @@ from pyspark.sql import functions as sf
 from pyspark.sql.avro.functions import to_avro
 
 from lakefeed.errors import ConfigError, ResourceMissing
-from lakefeed.records.encode import avro
-from lakefeed.records.encode.encode import Encoding, encoded, settle, to_records
+from lakefeed_encode import avro
+from lakefeed_encode.encode import Encoding, encoded, settle, to_records
 from lakefeed_local.produce.sources import read_error, read_rows
 from lakefeed_local.produce.taxi import KEY, taxi_rows, taxi_schema
 

@@ -11,8 +11,8 @@ from lakefeed.errors import ConfigError
 from lakefeed.records.decode import ConfluentProtobuf, Json, PlainProtobuf, decoded
 from lakefeed.records.decode.avro_schema import avro_schema_of_protobuf
 from lakefeed.records.decode.registry import ReferredSchema, SchemaText
-from lakefeed.records.encode import derive
-from lakefeed.records.encode.encode import Encoding, encoded, settle, subject_name, to_records
+from lakefeed_encode import derive
+from lakefeed_encode.encode import Encoding, encoded, settle, subject_name, to_records
 from tests.spark.test_decode_protobuf import FULL, same
 from tests.support.protos import MONEY, RICH, order
 from tests.support.records import records, results

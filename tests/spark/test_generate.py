@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from lakefeed.errors import ConfigError
-from lakefeed.records.encode import avro
+from lakefeed_encode import avro
 from lakefeed_local.produce.taxi import KEY, Totals, taxi_rows, taxi_schema, totals
 
 FIELDS = [

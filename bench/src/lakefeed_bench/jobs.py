@@ -15,8 +15,8 @@ from lakefeed.clients.spark.statements import run
 from lakefeed.config.blocks import FastPath
 from lakefeed.config.models import PipelineConfig
 from lakefeed.pipeline import Pipeline
-from lakefeed.records.encode.encode import to_records
 from lakefeed_bench.harness import Bench, say
+from lakefeed_encode.encode import to_records
 from lakefeed_local.produce.taxi import KEY, Totals, taxi_schema, taxi_trips, totals
 from lakefeed_local.produce.write import produce
 from lakefeed_local.stack import Endpoints

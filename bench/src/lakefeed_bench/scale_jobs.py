@@ -27,9 +27,9 @@ from lakefeed.lazy import SparkSession
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.pipeline import Pipeline
 from lakefeed.records.decode.registry import SchemaRegistry
-from lakefeed.records.encode.encode import to_records
 from lakefeed_bench import jobs
 from lakefeed_bench.processes import CpuTimes, forget_peaks, peak_megabytes, without_compilers
+from lakefeed_encode.encode import to_records
 from lakefeed_local.produce.write import produce
 from lakefeed_local.stack import Endpoints
 

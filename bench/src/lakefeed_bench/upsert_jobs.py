@@ -14,10 +14,10 @@ from lakefeed.config.keyed import POSITION_COLUMNS
 from lakefeed.lazy import DataFrame, SparkSession, sf
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.records.decode.registry import SchemaRegistry
-from lakefeed.records.encode.encode import settle, to_records, value_of
 from lakefeed_bench import jobs
 from lakefeed_bench.jobs import LandingCase
 from lakefeed_bench.processes import Took, forget_peaks, peak_megabytes, timed
+from lakefeed_encode.encode import settle, to_records, value_of
 from lakefeed_local.produce.write import produce
 from lakefeed_local.stack import Endpoints
 

@@ -19,7 +19,6 @@ from lakefeed.config.connections import S3, Catalog, Connections
 from lakefeed.config.decoding import DeadLetters, Decode, Expectation, RawDecode, SchemaChange
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.installed import OneOfInstalled
-from lakefeed.config.kafka_sink import KafkaSinkConfig
 from lakefeed.config.keyed import KeyedSink
 from lakefeed.config.operation import Metrics, SparkUi
 from lakefeed.config.secrets import OPTIONS_OF_THE_JVM, Scalar, SecretText
@@ -124,7 +123,6 @@ class SinkChoice(OneOfInstalled):
     iceberg: IcebergSinkConfig | None = None
     parquet: sinks.ParquetSinkConfig | None = None
     files: sinks.FilesSinkConfig | None = None
-    kafka: KafkaSinkConfig | None = None
     memory: sinks.MemorySinkConfig | None = None
     console: sinks.ConsoleSinkConfig | None = None
     format: sinks.FormatSinkConfig | None = None

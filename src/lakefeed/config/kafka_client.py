@@ -167,6 +167,17 @@ class KafkaClient(Model):
         """``options``, with the settings for the login and for TLS."""
         return client_options(self.login, self.options)
 
+    @property
+    def producer_options(self) -> dict[str, str]:
+        """Those of ``client_options`` that are also options of a producer, as texts."""
+        given = {key.removeprefix(PREFIX): option_text(value) for key, value in self.client_options.items()}
+        # Options in neither list come from the block login: users cannot write them.
+        return {f"{PREFIX}{key}": text for key, text in given.items() if key in PRODUCER or key not in CONSUMER}
+
+
+def option_text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
 
 def client_options(login: KafkaLogin | None, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the client settings of a login, of this process's certificate and of ``options``, with the prefix."""

@@ -64,7 +64,7 @@ def asked(tree: ast.AST, names: set[str], kinds: Collection[str] = SinkChoice.ki
         "if config.sink.iceberg is not None: pass",
         "table = each.sink.chosen.kafka",
         "if isinstance(sink, IcebergTable): pass",
-        "from lakefeed.config.kafka_sink import KafkaSinkConfig",
+        "from lakefeed_kafka.settings import KafkaSinkConfig",
         "if config.sink.kind == 'kafka': pass",
         "if config.sink.kind in OTHERS: pass",
     ],

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakefeed.records.decode import decoded
-from lakefeed.records.encode.encode import to_records
 from lakefeed_csv.settings import CsvFormat
+from lakefeed_encode.encode import to_records
 from tests.spark.test_encode_formats import values
 from tests.support.records import records, results
 

@@ -14,8 +14,8 @@ from lakefeed.clients.spark import jvm
 from lakefeed.config.keyed import DELETED, POSITION_COLUMNS, in_rows, keys_in_rows
 from lakefeed.errors import ConfigError
 from lakefeed.lazy import Column, DataFrame, DataType, StructType, sf, t
-from lakefeed.records.encode.encode import json_of
 from lakefeed_elasticsearch.settings import ElasticsearchSinkConfig
+from lakefeed_encode.encode import json_of
 
 ID, BODY = "id", "body"
 LONGEST_ID = 512

@@ -28,7 +28,7 @@ from lakefeed.messages.printable import counted
 
 if TYPE_CHECKING:
     from lakefeed.records.decode.registry import SchemaRegistry, SchemaText
-    from lakefeed.records.encode.encode import Encoding
+    from lakefeed_encode.encode import Encoding
     from lakefeed_local.produce.write import Produced
 
 PAGE = "topics"
@@ -124,7 +124,7 @@ class _Order(SimpleNamespace):
 
     def check(self) -> None:
         """Refuse contradictory options."""
-        from lakefeed.records.encode.encode import FRAMED
+        from lakefeed_encode.encode import FRAMED
 
         no_meaning = f"has no meaning with --encode {self.encode}"
         for wrong, what, hint in (
@@ -145,7 +145,7 @@ class _Order(SimpleNamespace):
         """Produce the rows; checks that need no Spark run before Spark starts."""
         from lakefeed.clients.kafka.topics import Topics
         from lakefeed.records.decode.registry import SchemaRegistry
-        from lakefeed.records.encode.encode import FRAMED, encoded, settle
+        from lakefeed_encode.encode import FRAMED, encoded, settle
         from lakefeed_local.produce.sources import require_files
         from lakefeed_local.produce.taxi import KEY
         from lakefeed_local.produce.write import sink_options
@@ -229,7 +229,7 @@ class _Order(SimpleNamespace):
     def _schema(self, registry: SchemaRegistry | None) -> SchemaText | None:
         """Return the schema of --schema-file, or of the generator, or the subject's latest one."""
         from lakefeed.records.decode.registry import SchemaText
-        from lakefeed.records.encode.encode import FRAMED
+        from lakefeed_encode.encode import FRAMED
         from lakefeed_local.produce.taxi import taxi_schema
 
         kind = FRAMED.get(self.encode) or ("PROTOBUF" if self.encode == "protobuf" else "AVRO")

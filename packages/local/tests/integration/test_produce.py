@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import ConfigError, JobFailed, ResourceMissing, Unreachable
 from lakefeed.records.decode.registry import SchemaRegistry
-from lakefeed.records.encode.encode import settle, to_records
+from lakefeed_encode.encode import settle, to_records
 from lakefeed_local.produce.sources import ROUNDED, read_error, read_rows
 from lakefeed_local.produce.taxi import KEY, taxi_rows, taxi_schema
 from lakefeed_local.produce.write import produce

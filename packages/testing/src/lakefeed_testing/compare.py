@@ -75,7 +75,7 @@ def _same_nested(expected: Any, actual: Any, type_: Mapping[str, Any], *, exact:
 
 
 def read_row(text: str) -> Row:
-    """Parse a row that ``lakefeed.records.encode.encode.json_of`` has written; numbers keep all digits."""
+    """Parse a row that ``lakefeed_encode.encode.json_of`` has written; numbers keep all digits."""
     row: Row = json.loads(text, parse_float=Decimal)
     return row
 

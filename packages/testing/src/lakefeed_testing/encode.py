@@ -17,10 +17,10 @@ from lakefeed.errors import ConfigError, LakefeedError
 from lakefeed.lazy import DataType, SparkSession, sf, t
 from lakefeed.records.decode.avro_schema import avro_schema_of_schema
 from lakefeed.records.decode.registry import SchemaText
-from lakefeed.records.encode.avro import row_error, struct_of
-from lakefeed.records.encode.encode import Encoding, Format, header, value_of
 from lakefeed.records.schema.avro import NO_DEFAULT, AvroSchema, Container, Field, Primitive, Ref, Type, members
 from lakefeed.records.schema.parse import parse
+from lakefeed_encode.avro import row_error, struct_of
+from lakefeed_encode.encode import Encoding, Format, header, value_of
 
 FORMATS: dict[str, tuple[Format, Format]] = {
     "avro": ("avro", "confluent-avro"),

@@ -38,8 +38,8 @@ from lakefeed.ledger.outcomes import ZERO
 from lakefeed.ledger.stateful_batches import with_batch
 from lakefeed.messages.printable import ReadableResult, counted
 from lakefeed.records.decode.registry import SchemaText
-from lakefeed.records.encode.encode import json_of
 from lakefeed.records.sources.kafka import query_id
+from lakefeed_encode.encode import json_of
 from lakefeed_testing.compare import Difference, FoundDeadLetter, Outcome, differences, read_row
 from lakefeed_testing.encode import CaseEncoder, GivenValue
 from lakefeed_testing.feed import CaseFeed, CasePlaces, PlacedRecord, RecordFiles, config_of_case, place

@@ -15,12 +15,13 @@ from lakefeed.clients.spark.connect import classic
 from lakefeed.config.kafka_client import CONSUMER_DEFAULTS
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError, RecordsLost
-from lakefeed.lazy import DataFrame, SparkSession, sf
+from lakefeed.lazy import Column, DataFrame, SparkSession, sf
 from lakefeed.ledger.feed_position import Position
 from lakefeed.offsets.ranges import OLDEST, OffsetRange, OffsetRanges, Partition, layers, spark_marks, spark_offsets
 
 FORMAT = "io.lakefeed.kafka.KafkaRecords"
 """Spark's Kafka source, which also accepts records whose timestamp does not fit Spark's type."""
+HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 BAD_TIMESTAMP = "bad_timestamp"
 """The column with a timestamp in ms that does not fit Spark's type; ``timestamp`` is then null."""
 RECORDS_PER_TASK = 50_000
@@ -249,3 +250,8 @@ class SourceTopics:
     def _lost(self, what: str) -> RecordsLost:
         hint = "start the feed again: it then names the lost records and the ways to resume"
         return RecordsLost(f"{what}; this batch is not written", where=self._source.bootstrap_servers, hint=hint)
+
+
+def header(name: str, value: Column) -> Column:
+    """Return a header in the form that Spark's Kafka sink expects."""
+    return sf.struct(sf.lit(name).alias("key"), value.cast("string").cast("binary").alias("value"))

@@ -32,7 +32,7 @@ from lakefeed.errors import CheckpointMismatch, Unreachable
 from lakefeed.lazy import DataFrame, SparkSession, sf
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.records.decode import RECORD
-from lakefeed.records.sources.kafka import read_batch
+from lakefeed.records.sources.kafka import HEADERS_TYPE, header, read_batch
 from lakefeed.sinks.dead_letters.store import (
     Content,
     DeadLetterFilter,
@@ -45,7 +45,6 @@ from lakefeed.sinks.dead_letters.store import (
     time_of,
     with_bad_timestamp,
 )
-from lakefeed.sinks.kafka import HEADERS_TYPE, header, source_options
 
 PREFIX = "lakefeed."
 LETTER = ("feed", "batch-id", "topic", "partition", "offset", "timestamp", "reason", "schema-id", "failed-at")
@@ -263,7 +262,7 @@ class DeadLetterTopic(DeadLetterStore):
             # The client must not refuse a letter as too large.
             "kafka.max.request.size": str(LARGEST_LETTER),
             "kafka.buffer.memory": str(LARGEST_LETTER),
-            **source_options(self._source),
+            **self._source.producer_options,
             "kafka.bootstrap.servers": self._source.bootstrap_servers,
         }
         before = self._topics.end_offsets(self._topic)

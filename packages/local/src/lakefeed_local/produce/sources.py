@@ -12,7 +12,7 @@ from typing import Any, Literal
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing
 from lakefeed.lazy import Column, DataFrame, DataType, SparkSession, StructType, py4j, sf, spark_errors, t
-from lakefeed.records.encode import avro
+from lakefeed_encode import avro
 
 FileFormat = Literal["csv", "json", "parquet"]
 

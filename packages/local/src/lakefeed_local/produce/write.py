@@ -25,7 +25,7 @@ from lakefeed.feed.run import MicroBatches, watch
 from lakefeed.lazy import DataFrame, sf
 from lakefeed.messages.text import duration
 from lakefeed.monitor.terminal.progress_view import LiveLine
-from lakefeed.records.encode.avro import row_error
+from lakefeed_encode.avro import row_error
 from lakefeed_local.produce.sources import read_error
 
 _POLL_SECONDS = 0.5
@@ -103,7 +103,7 @@ def produce(
     """Send a batch of records, and return when the brokers have acknowledged them.
 
     Args:
-        records: the result of :func:`lakefeed.records.encode.encode.to_records`: the column ``value``, and perhaps
+        records: the result of :func:`lakefeed_encode.encode.to_records`: the column ``value``, and perhaps
             ``key`` and ``headers``.
         topic: an existing topic.
         bootstrap_servers: ``host:port`` of one or more brokers, separated by commas.

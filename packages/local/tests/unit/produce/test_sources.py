@@ -2,7 +2,7 @@
 
 import pytest
 
-from lakefeed.records.encode.encode import header
+from lakefeed_encode.encode import header
 from lakefeed_local.produce.sources import read_error
 
 

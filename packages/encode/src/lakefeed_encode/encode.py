@@ -22,7 +22,7 @@ from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.lazy import Column, DataFrame, sf, t
 from lakefeed.records.decode.avro_schema import avro_schema_of_schema
 from lakefeed.records.decode.registry import SchemaRegistry, SchemaText
-from lakefeed.records.encode import avro, derive
+from lakefeed_encode import avro, derive
 
 Format = Literal["confluent-avro", "confluent-protobuf", "json-schema", "avro", "protobuf", "json", "csv", "string"]
 NameStrategy = Literal["topic", "record", "topic-record"]

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from lakefeed.config.base import validated
-from lakefeed.config.kafka_sink import KafkaSinkConfig
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError
-from lakefeed.sinks.kafka import producer_settings
+from lakefeed_kafka.settings import KafkaSinkConfig
+from lakefeed_kafka.sink import producer_settings
 from tests.support.pipeline_text import topic_to_topic
 
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="b";'

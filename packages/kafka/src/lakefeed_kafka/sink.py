@@ -25,8 +25,7 @@ from lakefeed.clients.kafka.topics import Topics
 from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.errors import quietly
 from lakefeed.clients.spark.statements import expression
-from lakefeed.config.kafka_client import CONSUMER, PREFIX, PRODUCER, PRODUCER_DEFAULTS
-from lakefeed.config.kafka_sink import KafkaSinkConfig, Value
+from lakefeed.config.kafka_client import PRODUCER_DEFAULTS, option_text
 from lakefeed.config.keyed import POSITION_COLUMNS
 from lakefeed.config.problem import Problem
 from lakefeed.config.sources import KafkaSource
@@ -37,12 +36,13 @@ from lakefeed.ledger.partial import NoLedger
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
 from lakefeed.ledger.stateful_batches import has_state
 from lakefeed.records.decode.registry import SchemaRegistry
-from lakefeed.records.encode.avro import row_error
-from lakefeed.records.encode.encode import Encoding, Format, settle, value_of
+from lakefeed.records.sources.kafka import HEADERS_TYPE, header
 from lakefeed.sinks.base import BatchedSink
 from lakefeed.sinks.definition import Check, SinkDefinition, checked
+from lakefeed_encode.avro import row_error
+from lakefeed_encode.encode import Encoding, Format, settle, value_of
+from lakefeed_kafka.settings import KafkaSinkConfig, Value
 
-HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 BATCH, SOURCE, ROW = "lakefeed.batch", "lakefeed.source", "lakefeed.row"
 """The names of headers that ``io.lakefeed.copies.OnceOnly`` reads."""
 _FRAMED: dict[str, Format] = {"avro": "confluent-avro", "protobuf": "confluent-protobuf", "json_schema": "json-schema"}
@@ -299,14 +299,9 @@ def _registry(value: Value) -> SchemaRegistry | None:
     return None if value.registry is None else SchemaRegistry.of(value.registry)
 
 
-def header(name: str, value: Column) -> Column:
-    """Return a header in the form that Spark's Kafka sink expects."""
-    return sf.struct(sf.lit(name).alias("key"), value.cast("string").cast("binary").alias("value"))
-
-
 def producer_settings(sink: KafkaSinkConfig, source: KafkaSource | None) -> dict[str, str]:
     """Return the client options for Spark's Kafka sink; raise a ConfigError if no option names brokers."""
-    shared = source_options(source) if source is not None and sink.bootstrap_servers is None else {}
+    shared = source.producer_options if source is not None and sink.bootstrap_servers is None else {}
     servers = sink.bootstrap_servers or (source.bootstrap_servers if source is not None else None)
     if servers is None:
         raise ConfigError(
@@ -314,19 +309,8 @@ def producer_settings(sink: KafkaSinkConfig, source: KafkaSource | None) -> dict
             where="sink.kafka",
             hint="write bootstrap_servers: ${KAFKA_BOOTSTRAP_SERVERS}",
         )
-    own = {key: _option_text(value) for key, value in sink.client_options.items()}
+    own = {key: option_text(value) for key, value in sink.client_options.items()}
     return {**PRODUCER_DEFAULTS, **shared, **own, "kafka.bootstrap.servers": servers}
-
-
-def source_options(source: KafkaSource) -> dict[str, str]:
-    """Return the client options of a source that are also options of a producer."""
-    given = {key.removeprefix(PREFIX): _option_text(value) for key, value in source.client_options.items()}
-    # Options in neither list come from the block login: users cannot write them.
-    return {f"{PREFIX}{key}": text for key, text in given.items() if key in PRODUCER or key not in CONSUMER}
-
-
-def _option_text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _topics(options: dict[str, str]) -> Topics:

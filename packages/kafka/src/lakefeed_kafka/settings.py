@@ -95,7 +95,7 @@ class Value(OneOf):
 class KafkaSinkConfig(KafkaClient, SinkConfig):
     """A topic: each row becomes a record, whose headers name the source record of the row."""
 
-    definition: ClassVar[str] = "lakefeed.sinks.kafka:KafkaDefinition"
+    definition: ClassVar[str] = "lakefeed_kafka.sink:KafkaDefinition"
     capabilities: ClassVar[Capabilities] = Capabilities(real_time=None)
     # In each mode a batch only adds records; with update and complete, readers use the newest record of a key.
     modes: ClassVar[tuple[OutputMode, ...]] = EVERY_MODE

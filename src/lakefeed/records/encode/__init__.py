@@ -1,1 +1,0 @@
-"""Turns rows into the bytes of records."""
