@@ -36,7 +36,7 @@ OF_EXTRAS: Mapping[str, tuple[str, ...]] = {
     "dashboard": ("dashboard", "top"),
     "deploy": ("deploy", "jars"),
     "inspect": ("read", "schema"),
-    "local": ("init", "quickstart", "examples", "topics", "topics produce", "local", "local demo"),
+    "local": ("init", "docs", "quickstart", "examples", "topics", "topics produce", "local", "local demo"),
     "observe": ("metrics", "notify", "runs"),
     "repair": ("backfill", "feed", "offsets rewind", "dead-letters"),
     "testing": ("test",),

@@ -27,7 +27,6 @@ def _core(target: str, text: str, section: Section) -> CliCommand:
 
 # The order is that of --help.
 COMMANDS: dict[str, CliCommand] = {
-    "docs": _core("docs:docs", "Print a page of the documentation, or open it in a browser.", "begin"),
     "check": _core("check:check", "Find all mistakes in a pipeline file; --connect asks servers.", "run"),
     "plan": _core("plan:plan", "Predict a run: DDL, offsets, files, requests, time.", "run"),
     "run": _core("run:run", "Land topics in tables, as a pipeline file says.", "run"),

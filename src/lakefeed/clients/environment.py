@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import pwd
 import subprocess
+import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -16,9 +17,13 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from lakefeed.errors import ResourceMissing
+
 if TYPE_CHECKING:
     from lakefeed.config.connections import Connections
 
+PACKAGED = ("examples", "docs", "CHANGELOG.md")
+"""Files and folders that are side by side in the package and in the repository, so that their links work in both."""
 ENDPOINT_VARIABLES = {"KAFKA_BOOTSTRAP_SERVERS", "SCHEMA_REGISTRY_URL", "AWS_ENDPOINT_URL_S3", "LAKEFEED_CATALOG_URI"}
 
 
@@ -165,3 +170,15 @@ def read_own_file(path: Path, *, most_bytes: int = 1 << 26) -> str | None:
         return path.read_text("utf-8")
     except (OSError, ValueError):
         return None
+
+
+def packaged_root(name: str) -> Path:
+    """Return the folder that contains one of ``PACKAGED``: the installed package, or else the repository."""
+    package = Path(__file__).resolve().parents[1]
+    for root in (package, package.parents[1]):
+        if (root / name).exists():
+            # Git ignores the generated pages with references, so a clone may lack them: generate them now.
+            if name == "docs" and (root / "tools" / "references.py").exists():
+                subprocess.run([sys.executable, "-m", "tools.references"], cwd=root, capture_output=True, check=False)
+            return root
+    raise ResourceMissing(f"the package has no {name}", where=str(package), hint="install lakefeed's wheel")

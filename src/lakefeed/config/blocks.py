@@ -344,8 +344,8 @@ class PipelineBlocks(Model):
     def iceberg_tables(self, *, beside: bool = False) -> tuple[str, ...]:
         """Return the Iceberg tables of the feed's own sink and of its dead letters; with ``beside``, of all sinks."""
         blocks = self.sink_blocks if beside else self.sink_blocks[:1]
-        named = [table for _, sink in blocks for table in sink.chosen.snapshot_tables.values()]
-        named.append(self.dead_letters.table if self.dead_letters is not None else None)
+        letters = self.dead_letters.table if self.dead_letters is not None else None
+        named = [*(table for _, sink in blocks for table in sink.chosen.snapshot_tables.values()), letters]
         return tuple(dict.fromkeys(table for table in named if table is not None))
 
     @property

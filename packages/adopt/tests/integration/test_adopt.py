@@ -253,8 +253,8 @@ def test_the_command_adopt_requires_a_confirmation_and_commits_once(lake: SparkS
     with pytest.raises(
         ConfigError, match=r"took the table over at offset 30 of .*-0: from .* on, it would land records again"
     ):
-        plan_rewind(pipeline.feed, "earliest")
-    assert plan_rewind(pipeline.feed, f"{feed.topic}:0:30", delete_rows=True).moves[0].again == 10
+        plan_rewind(pipeline, "earliest")
+    assert plan_rewind(pipeline, f"{feed.topic}:0:30", delete_rows=True).moves[0].again == 10
     with pytest.raises(CheckpointMismatch, match="has commits in the table already"):
         plan(pipeline, f"group:{reader.group}")
 

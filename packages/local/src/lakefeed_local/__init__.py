@@ -14,6 +14,9 @@ COMMANDS: Mapping[str, CliCommand] = {
     "init": CliCommand(
         "lakefeed_local.init_command:init", "Write a commented pipeline.yaml for a topic and its schema.", "begin"
     ),
+    "docs": CliCommand(
+        "lakefeed_local.docs_command:docs", "Print a page of the documentation, or open it in a browser.", "begin"
+    ),
     "quickstart": CliCommand(
         "lakefeed_local.quickstart_command:quickstart", "Start servers, fill a topic, land and query it.", "begin"
     ),

@@ -14,8 +14,9 @@ import click
 
 from lakefeed.cli.options import FOLDER, output_option
 from lakefeed.cli.output import emit
+from lakefeed.clients.environment import packaged_root
 from lakefeed.errors import ConfigError, ResourceMissing
-from lakefeed.operations.pages import packaged_root, with_commands
+from lakefeed_local.pages import with_commands
 
 PAGE = "quickstart"
 

@@ -14,7 +14,7 @@ from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import AccessDenied, ConfigError, JobFailed, LakefeedError, ResourceMissing, Unreachable
 from lakefeed.feed.events import Event
-from lakefeed.ledger.pauses import PAUSE_FILE, UNREADABLE, CheckpointPauses, LocalPauses, Pause, pause_of
+from lakefeed.ledger.pauses import PAUSE_FILE, UNREADABLE, CheckpointPauses, LocalPauses, Pause, pause_of, stored_pause
 from lakefeed.monitor import drivers
 from lakefeed.monitor.client import FeedServer
 from lakefeed.monitor.drivers import DriverFile
@@ -25,7 +25,6 @@ from lakefeed_repair.control import (
     resume_next_start,
     running_feed,
     running_feed_named,
-    stored_pause,
 )
 
 PAUSE = Pause(reason="the table is repaired", by="anna", at=1_000_000.0)

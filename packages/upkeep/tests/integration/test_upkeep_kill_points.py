@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.integration.test_upkeep import DECODE, every_record_once, look_after, nothing_is_too_young
 
 from lakefeed.pipeline import Pipeline
 from lakefeed_local.stack import Endpoints
+from packages.upkeep.tests.integration.test_upkeep import DECODE, every_record_once, look_after, nothing_is_too_young
 from tests.support.cli import Running
 from tests.support.faults.drivers import SHORT_LIVED
 from tests.support.faults.s3_fault_proxy import FaultProxy, Matcher, Request, fault_proxy, put

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.integration.test_upkeep import OFTEN, look_after, nothing_is_too_young
 
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.pipeline import Pipeline
 from lakefeed_upkeep.planner import LastUpkeep
 from lakefeed_upkeep.table_stats import read_health
+from packages.upkeep.tests.integration.test_upkeep import OFTEN, look_after, nothing_is_too_young
 from tests.support.background import Background
 from tests.support.changes import Model, differences, forget_the_last_batch, rows_of, write_pipeline
 from tests.support.cli import Running

@@ -11,8 +11,8 @@ from importlib.metadata import Distribution, distributions
 from importlib.resources import files
 from pathlib import Path
 
+from lakefeed.clients.environment import PACKAGED, packaged_root
 from lakefeed.clients.spark.jvm import jar
-from lakefeed.operations.pages import PACKAGED, packaged_root
 
 _NAME = "lakefeed"
 _PRIVATE = "Private :: Do Not Upload"

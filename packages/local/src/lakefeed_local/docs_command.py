@@ -12,8 +12,8 @@ from lakefeed.cli.options import output_option
 from lakefeed.cli.output import column_lines, emit, is_json, styled
 from lakefeed.errors import ConfigError
 from lakefeed.messages.pages import page_command
-from lakefeed.operations import pages
-from lakefeed.operations.pages import Page
+from lakefeed_local import pages
+from lakefeed_local.pages import Page
 
 
 @click.command()
@@ -71,7 +71,7 @@ def _print_page(text: str) -> None:
         return
     from rich.console import Console
 
-    from lakefeed.cli.markdown import MarkdownPage
+    from lakefeed_local.markdown import MarkdownPage
 
     console = Console()
     with console.capture() as captured:

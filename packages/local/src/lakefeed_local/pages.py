@@ -6,8 +6,6 @@ import math
 import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,11 +14,9 @@ from pathlib import Path
 
 from markdown_it import MarkdownIt
 
+from lakefeed.clients.environment import packaged_root
 from lakefeed.errors import ResourceMissing
 from lakefeed.messages.pages import page_command
-
-PACKAGED = ("examples", "docs", "CHANGELOG.md")
-"""Files and folders that are side by side in the package and in the repository, so that their links work in both."""
 
 INDEX = "README.md"
 DESIGN = "design"
@@ -49,18 +45,6 @@ class Page:
         """The page's first sentence."""
         opening = next((block for block in self.blocks if not block.startswith(("#", "```"))), "")
         return re.split(r"(?<=[.?]) ", _LINK.sub(r"\1", " ".join(opening.split())))[0]
-
-
-def packaged_root(name: str) -> Path:
-    """Return the folder that contains one of ``PACKAGED``: the installed package, or else the repository."""
-    package = Path(__file__).resolve().parents[1]
-    for root in (package, package.parents[1]):
-        if (root / name).exists():
-            # Git ignores the generated pages with references, so a clone may lack them: generate them now.
-            if name == "docs" and (root / "tools" / "references.py").exists():
-                subprocess.run([sys.executable, "-m", "tools.references"], cwd=root, capture_output=True, check=False)
-            return root
-    raise ResourceMissing(f"the package has no {name}", where=str(package), hint="install lakefeed's wheel")
 
 
 def page_folder() -> Path:

@@ -13,16 +13,18 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from lakefeed.cli.main import root
-from lakefeed.cli.markdown import MarkdownPage
 from lakefeed.cli.output import fail
 from lakefeed.errors import LakefeedError, RecordsLost, ResourceMissing
 from lakefeed.messages.pages import page_command
-from lakefeed.operations import pages
-from lakefeed.operations.pages import find_page, indexed_pages, page_folder, search_pages, with_commands
 from lakefeed_deploy.image.wheel import write_wheels
+from lakefeed_local import pages
 from lakefeed_local.examples import copy_example, packaged_examples
+from lakefeed_local.markdown import MarkdownPage
+from lakefeed_local.pages import find_page, indexed_pages, page_folder, search_pages, with_commands
 
-PACKAGE = Path(pages.__file__).parents[1]
+ROOT = Path(__file__).parents[4]
+FILES = [file for folder in ("src", "packages/*/src") for file in ROOT.glob(f"{folder}/**/*")]
+PYTHON = [file for file in FILES if file.suffix == ".py"]
 PAGES = indexed_pages(page_folder())
 TOPICS = {page.topic for page in PAGES}
 
@@ -154,10 +156,10 @@ def calls(text: str) -> set[str]:
 
 
 def test_each_page_that_the_package_names_exists() -> None:
-    python = [file.read_text("utf-8") for file in PACKAGE.rglob("*.py")]
+    python = [file.read_text("utf-8") for file in PYTHON]
     named = {topic for text in python for topic in calls(text)} - {"NAME", "WORDS"}
     assert len(named) > 5
-    others = [file for file in PACKAGE.rglob("*") if file.suffix in (".yml", ".yaml", ".json", ".html", ".js")]
+    others = [file for file in FILES if file.suffix in (".yml", ".yaml", ".json", ".html", ".js")]
     texts = [*python, *(file.read_text("utf-8") for file in others if "vendor" not in file.parts)]
     written = {topic for text in texts for topic in re.findall(r"lakefeed docs ([a-z][a-z0-9-]+)", text)} - {"lists"}
     assert "s3-requests" in written
@@ -179,7 +181,7 @@ def test_messages_name_pages_by_command_and_not_by_file() -> None:
     """A setting's docstring is a message, too, because the reference and the JSON Schema show the docstring."""
     found = {
         (file.name, text)
-        for file in PACKAGE.rglob("*.py")
+        for file in PYTHON
         for text in strings(file.read_text("utf-8"))
         if re.search(r"\bdocs/[\w-]+\.md", text)
     }
