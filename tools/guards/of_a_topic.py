@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tools.guards.guard import java, python
+from tools.guards.guard import java, plugin
 
 COPIES = "tests/spark/test_copies.py::test_"
 
@@ -21,16 +21,18 @@ IN_A_TOPIC = (
         "if (false) {",
         f"{COPIES}deduplication_yields_each_row_once_over_batches_and_restarts",
     ),
-    python(
+    plugin(
+        "kafka",
         "copies: equal rows of a batch count as copies of one row",
-        "sinks/kafka",
+        "sink",
         "sf.row_number().over(equal) - 1",
         "sf.lit(0)",
         f"{COPIES}equal_rows_of_a_batch_have_different_numbers_in_their_headers",
     ),
-    python(
+    plugin(
+        "kafka",
         "copies: a copy goes to another partition than the first record",
-        "sinks/kafka",
+        "sink",
         'sf.when(sf.col("key").isNull(), own)',
         'sf.lit(None).cast("int")',
         f"{COPIES}a_repeated_row_goes_to_the_same_partition",

@@ -20,7 +20,8 @@ from lakefeed.records.decode.registry import RegisteredSchema, SchemaRegistry
 from lakefeed.records.schema.avro import DEEPEST
 from lakefeed.records.spec import ID_HEADERS, ID_IN_HEADER
 
-PAGE = "check"
+PAGE = "pipeline-files"
+
 
 SAMPLE_SECONDS = 5.0
 # A JSON object with more fields is probably a map with ids as keys.

@@ -18,7 +18,8 @@ from lakefeed.errors import ConfigError
 from lakefeed.messages.pages import page_command
 from lakefeed_local.discover import Discovery
 
-PAGE = "check"
+PAGE = "pipeline-files"
+
 
 MAX_FIELDS = 200
 """The largest number of fields that the comment in the file lists."""
