@@ -69,7 +69,7 @@ def test_the_error_for_an_unknown_sink_lists_the_installed_sinks(tmp_path: Path)
     status, said = check(tmp_path, FILE)
     assert status == 2
     assert "pipeline.yaml:5:3: error: no such sink: 'sqlite_archive'" in said
-    assert "installed: iceberg, parquet, files, kafka, memory, console, format, python" in said
+    assert "installed: iceberg, parquet, files, memory, console, format, python" in said
     assert said.count("error:") == 1
 
 

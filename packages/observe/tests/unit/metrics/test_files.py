@@ -14,7 +14,7 @@ from lakefeed.monitor.metrics.table import METRICS
 from lakefeed_observe.metrics.files import dashboard_text, rules_text
 from tools.generate_docs import metrics_reference
 
-DOCS = Path(__file__).resolve().parents[4] / "docs"
+DOCS = Path(__file__).resolve().parents[5] / "docs"
 NAMES = {metric.name: {"feed", *metric.labels} for metric in METRICS}
 SUFFIXES = ("_bucket", "_sum", "_count")
 FOREIGN = {"up": {"job", "instance"}}
