@@ -24,7 +24,7 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Prepares executors in other JVMs, and brings their counts to the driver. Set {@code
+ * Prepares executors in other JVMs, and sends their counts of S3 requests to the driver. Set {@code
  * spark.plugins=io.lakefeed.JvmPlugin}.
  *
  * <p>An executor fetches the driver's {@link Trust} when it starts, before its first task. So its machine needs no

@@ -22,7 +22,7 @@ import org.slf4j.LoggerFactory;
 import software.amazon.awssdk.awscore.exception.AwsServiceException;
 
 /**
- * Writes a checkpoint file that becomes visible at {@code close}, complete, or never.
+ * Writes a checkpoint file, which becomes visible as a whole at {@code close}, or never.
  *
  * <p>Exclusive files are written with {@code If-None-Match: *}. If the reply to a PUT is lost, its retry is refused
  * although the file was written. So after a refusal the write id of the existing object shows which writer has written

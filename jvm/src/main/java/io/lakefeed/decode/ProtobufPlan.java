@@ -50,7 +50,7 @@ final class ProtobufPlan {
         void read(WireInput input, int tag, Object[] row, int depth);
     }
 
-    /** As {@code finished} of a {@link Finish}: the field always needs finishing. No slot has this value. */
+    /** The value for {@link Finish#finished} if a field always needs finishing, because no field has this value. */
     private static final Object ANY = new Object();
 
     /**

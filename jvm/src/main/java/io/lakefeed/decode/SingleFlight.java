@@ -19,7 +19,7 @@ final class SingleFlight<K, V> {
     private final RegistryClient client;
     private final Map<K, CompletableFuture<V>> running = new ConcurrentHashMap<>();
 
-    /** Sends the request, and stores the answer for {@code known} of {@link SingleFlight#answer}. */
+    /** Sends the request, and stores the answer where {@code known} finds it. */
     interface Request<V> {
         V answer() throws InterruptedException;
     }
@@ -32,7 +32,7 @@ final class SingleFlight<K, V> {
     /**
      * Returns the answer for {@code key}.
      *
-     * @param known returns the answer if another thread has stored it in the meantime, otherwise null
+     * @param known returns the answer if it is stored, otherwise null; another thread may have stored it meanwhile
      * @throws BadRecord if the answer is an error of the record
      * @throws RegistryException if the registry gives no answer
      */

@@ -36,9 +36,9 @@ abstract class PageBuffer implements Column {
     int[] indices = new int[0];
 
     private final boolean optional;
-    /** The definition level of a value; below it, the repetition level of further values of the innermost list. */
+    /** The definition level of a value. */
     private final int definition;
-
+    /** The repetition level of all values of the innermost list except the first. */
     private final int repetition;
     private PageWriter pages;
     private int rows;

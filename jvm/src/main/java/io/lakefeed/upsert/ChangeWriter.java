@@ -71,7 +71,7 @@ final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<Interna
     }
 
     /**
-     * What a task has written.
+     * The result of a task.
      *
      * @param changes the number of changes
      * @param withoutKey the place of the first change without a key

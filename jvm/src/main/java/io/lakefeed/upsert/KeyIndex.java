@@ -51,9 +51,9 @@ public final class KeyIndex {
 
     boolean ready;
     private int filled;
-    /** The number of batches in a row that had to fill the index again. */
+    /** The number of consecutive batches that had to fill the index again. */
     private int fills;
-    /** The number of batches in a row in which a change lacked a value. */
+    /** The number of consecutive batches in which a change lacked a value. */
     private int lacking;
     /** The number of batches that use a MERGE before the index is tried again; {@link #restsBecause} is the reason. */
     private int rest;

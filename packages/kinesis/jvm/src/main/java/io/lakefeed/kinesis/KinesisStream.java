@@ -129,7 +129,7 @@ final class KinesisStream implements MicroBatchStream, SupportsTriggerAvailableN
         }
     }
 
-    /** Moves the positions to the end of the batch; returns whether reading on can find records if no shard had one. */
+    /** Moves the positions to the end of the batch; returns whether a further call can find more records. */
     private boolean readAhead(SortedMap<Integer, StreamOffset.At> positions, List<DataStream.Shard> listed, long most) {
         Set<Integer> there = listed.stream().map(DataStream.Shard::number).collect(Collectors.toSet());
         List<ShardWalk> open = new ArrayList<>();
