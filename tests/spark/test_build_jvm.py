@@ -80,5 +80,5 @@ def test_a_failed_unit_test_fails_the_run(
     assert test_jvm.run([]) == status
 
 
-def test_a_name_without_a_unit_test_fails_the_run() -> None:
+def test_a_run_of_a_missing_java_test_fails() -> None:
     assert test_jvm.run(["NoSuchTest"]) != 0

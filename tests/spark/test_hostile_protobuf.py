@@ -139,7 +139,7 @@ def test_no_record_costs_more_than_its_size(probe: Probe, options: dict[str, str
     assert str(found["messages of one field"].error).startswith("wide[")
 
 
-def test_small_records_are_limited_including_their_row_and_error(probe: Probe, options: dict[str, str]) -> None:
+def test_the_memory_of_a_small_record_includes_its_row_and_its_error(probe: Probe, options: dict[str, str]) -> None:
     found = probe.hostile(options, [payload for size in (1_500, 2_003, 3_000) for payload in amplifiers(size).values()])
     assert any("may take" in str(each.error) for each in found)
 

@@ -39,13 +39,13 @@ def test_find_failing_blames_no_record_for_another_failure() -> None:
     assert find_failing(lambda _: True, []) == ()
 
 
-def test_kind_of_failure_omits_values_of_records() -> None:
+def test_the_kind_of_a_failure_omits_values_of_records() -> None:
     text = '[CAST_INVALID_INPUT] The value \'secret\' of the type "STRING" cannot be cast to "INT". SQLSTATE: 22018'
     assert kind_of_failure(text) == "[CAST_INVALID_INPUT]"
     assert kind_of_failure("java.lang.IllegalStateException: secret") == "java.lang.IllegalStateException"
 
 
-def test_listed_shows_offsets_and_at_most_five_partitions() -> None:
+def test_a_list_of_ranges_has_offsets_and_at_most_five_partitions() -> None:
     ranges = [OffsetRange("t", number, 4, 4 + number) for number in range(8)]
     assert listed(ranges[:3]) == "t-1 offset 4, t-2 offsets [4, 6)"
     assert listed(ranges).endswith("and 2 more partitions")

@@ -128,7 +128,7 @@ def test_the_difference_of_s3_requests_has_only_later_requests() -> None:
     assert S3Requests.parse("") == S3Requests()
 
 
-def test_below_excludes_a_location_that_only_begins_with_the_same_text() -> None:
+def test_requests_below_a_location_exclude_a_location_with_a_longer_name() -> None:
     requests = S3Requests.parse("PutObject\tdata\tlake/t\t2\t0\t0\t0\nPutObject\tdata\tlake/t2\t1\t0\t0\t0")
     assert requests.below([location_of("s3a://lake/t/")]).total == 2
     assert requests.below(["lake"]).total == 3
@@ -259,13 +259,13 @@ def test_phases_are_in_the_order_of_a_batch() -> None:
     assert phases_of({}, {}) == {}
 
 
-def test_state_of_returns_the_sum_over_all_operators() -> None:
+def test_the_state_of_a_query_is_the_sum_over_its_operators() -> None:
     state = state_of(FULL_REPORT)
     assert (state.watermark, state.rows, state.bytes, state.late_rows) == ("2026-11-20T06:30:00.000Z", 15, 1500, 2)
     assert state_of({}).rows is None
 
 
-def test_ends_of_understands_numbers_and_objects_with_a_number() -> None:
+def test_end_offsets_in_a_report_are_numbers_or_objects_with_a_number() -> None:
     assert ends_of(FULL_REPORT, "latestOffset") == {("t", 0): 150, ("u", 1): 7}
     assert ends_of({"sources": [{"latestOffset": {"logOffset": 4}}, {"latestOffset": None}]}, "latestOffset") == {}
 
@@ -278,7 +278,7 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_ends_of_accepts_any_json(latest: Any) -> None:
+def test_no_form_of_end_offsets_in_a_report_raises_an_error(latest: Any) -> None:
     assert all(
         isinstance(end, int) for end in ends_of({"sources": [{"latestOffset": latest}]}, "latestOffset").values()
     )

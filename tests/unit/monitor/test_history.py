@@ -26,7 +26,7 @@ def batch(number: int, *, at: float, records: int = 1000, lag: int | None = 0) -
     )
 
 
-def test_blocks_copies_only_blocks_with_rows_since_the_time() -> None:
+def test_a_copy_of_the_history_has_only_blocks_with_rows_since_a_time() -> None:
     history = BatchHistory()
     for number in range(5000):
         history.add(batch(number, at=1000.0 + number))

@@ -69,7 +69,7 @@ def asked(tree: ast.AST, names: set[str], kinds: Collection[str] = SinkChoice.ki
         "if config.sink.kind in OTHERS: pass",
     ],
 )
-def test_the_check_finds_code_that_asks_for_a_kind(code: str) -> None:
+def test_code_that_asks_for_the_kind_of_a_sink_is_found(code: str) -> None:
     assert list(asked(ast.parse(code), concrete_names()))
 
 

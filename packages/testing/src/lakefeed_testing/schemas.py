@@ -59,7 +59,7 @@ class CaseSchemas:
         named = used[0] if used and used[0] in of_values else next(iter(of_values), None)
         first = named if case.latest is None else case.latest
         for subject in values:
-            # Sort ``first`` to the end, as the newest id at the start. Decoders look up the other schemas by id.
+            # Put ``first`` last: it is the newest id when the feed starts. Decoders look up the other schemas by id.
             ids = subjects.get(subject, [])
             ids.sort(key=lambda number: (number == first, number))
         newest_key = next((subjects[subject][-1] for subject in keys if subject in subjects), None)

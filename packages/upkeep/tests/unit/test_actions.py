@@ -37,11 +37,11 @@ def test_is_conflict_recognizes_only_commits_of_other_writers(text: str, conflic
         (date(2018, 2, 3), "2018-02-03"),
     ],
 )
-def test_as_text_writes_partition_values_in_icebergs_form(value: Any, text: str | None) -> None:
+def test_partition_values_are_written_in_icebergs_form(value: Any, text: str | None) -> None:
     assert as_text(value) == text
 
 
-def test_next_time_follows_the_clock_or_the_interval() -> None:
+def test_the_next_upkeep_follows_the_time_of_day_or_the_interval() -> None:
     noon = datetime(2018, 2, 3, 12, 0, tzinfo=UTC).timestamp()
     assert next_time(Upkeep(), now=noon) == noon + 3600
     assert next_time(Upkeep(every="10 minutes"), now=noon) == noon + 600

@@ -132,7 +132,7 @@ class _Repair:
                 continue
             if shape.fields(shape.model_of(type_at(place[:-1]))).get(str(place[-1])) is None:
                 continue  # The place is no setting.
-            # True if another valid value was tried. A text counts as tried, since few of the candidate texts are valid.
+            # Whether another valid value was tried; a free text counts as tried, since few candidates are valid for it.
             tried = isinstance(_at(before, place), str) and not any(map(shape.choices, shape.members(type_at(place))))
             for candidate in _candidates(type_at(place), None):
                 if _at(before, place) == candidate:

@@ -289,7 +289,7 @@ class UpsertTable(IcebergTable):
             if written is None:
                 return None
             found = json.loads(str(written))
-            # Check outcomes before mistakes in the rows, because the rows' schema may still have to be merged.
+            # Check the outcomes first, because they may request another schema, which changes the rows.
             check_outcomes(self._spark, commit_id)
             upserts = Upserts(found["changes"], found["keys"], found["deletes"])
             ChangeSummary(upserts, None, found["withoutKey"], found["moved"]).check(keys=self._keys, table=self.name)
@@ -311,7 +311,7 @@ class UpsertTable(IcebergTable):
 
     def _land_changes(self, changes: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int:
         batch = summarize_changes(changes, keys=self._keys, order_by=self._sink.order_by, bounded=self._bounded)
-        # Check outcomes before mistakes in the rows, because the rows' schema may still have to be merged.
+        # Check the outcomes first, because they may request another schema, which changes the rows.
         check_outcomes(self._spark, commit_id)
         batch.check(keys=self._keys, table=self.name)
         self._land_history(changes, commit, commit_id=commit_id)

@@ -56,7 +56,7 @@ def test_each_batch_has_all_partitions_and_records_of_partitions_with_lag(
     assert all(each.records or start == end for each, (start, end) in zip(ranges, given_spans, strict=True))
 
 
-def test_a_batch_ends_at_the_offsets_until_and_is_empty_after_the_topics_end() -> None:
+def test_a_batch_ends_at_the_given_offsets_and_is_empty_after_the_topics_end() -> None:
     assert [(each.start, each.end) for each in next_ranges({0: 12}, topic((0, 10)), limit=5).ranges] == [(12, 12)]
     described = topic((0, 10), (0, 4))
     assert next_ranges({0: 3}, described, until={0: 5, 1: 0}).records == 2

@@ -133,7 +133,7 @@ def columns_for(width: int) -> list[tuple[TopColumn, int]]:
 def sort(feeds: Iterable[SeenFeed], *, key: str, is_reversed: bool, now: float) -> list[SeenFeed]:
     """Sort feeds by a column: words ascending, figures descending, unknown values last."""
     value = SORTED_BY[key].value
-    assert value is not None  # Every column that a key sorts by has a function for its value.
+    assert value is not None  # All columns in SORTED_BY have a function for their value.
     by_name = sorted(feeds, key=lambda feed: (feed.name.casefold(), feed.key))
     known = [(found, feed) for feed in by_name if (found := value(feed, now)) is not None]
     unknown = [feed for feed in by_name if value(feed, now) is None]

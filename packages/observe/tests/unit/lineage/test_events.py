@@ -153,7 +153,7 @@ def test_a_wrong_parent_is_refused(parent: str) -> None:
         config(lineage={"url": "http://m", "parent": parent})
 
 
-def test_columns_of_describes_the_columns_of_a_spark_schema() -> None:
+def test_an_event_has_the_columns_of_a_spark_schema() -> None:
     struct = {"type": "struct", "fields": [{"name": "zone", "type": "string"}]}
     fields = [
         {"name": "id", "type": "long"},

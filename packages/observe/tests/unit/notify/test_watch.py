@@ -298,7 +298,7 @@ def test_the_next_turn_of_the_loop_resolves_the_trigger_hangs() -> None:
     assert kinds(feed.look()) == [("hangs", "resolved")]
 
 
-def test_repeats_returns_the_messages_of_states_that_last() -> None:
+def test_messages_of_states_that_last_are_repeated() -> None:
     feed = Feed({"lag": {"records": 10, "for": "0 seconds"}}).begin()
     feed.lag(100)
     [fires] = feed.after(1)

@@ -215,7 +215,7 @@ def test_texts_of_a_run_inject_no_markup_and_no_secret_into_the_page() -> None:
         assert f"<h2>{heading}</h2>" in html
 
 
-def test_page_of_accepts_an_empty_trace() -> None:
+def test_an_empty_trace_has_a_page() -> None:
     assert "<h1>" in page_of(Trace(run="20260101T000000Z-abcdef"))
 
 
