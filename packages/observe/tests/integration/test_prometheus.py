@@ -22,10 +22,10 @@ from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.endpoint import OwnFeed
 from lakefeed_dashboard.server import serve
 from lakefeed_dashboard.settings import Dashboard
-from lakefeed_observe.metrics import files
+from lakefeed_observe import metrics
 from tests.support.servers.prometheus import prometheus, promtool
 
-RULES = Path(files.__file__).with_name("rules.yml")
+RULES = Path(metrics.__file__).with_name("rules.yml")
 LABELS = 'feed="taxi", job="lakefeed", instance="etl-1:8443"'
 HEALTHY = {
     "lakefeed_feed_up": "1",
@@ -191,7 +191,7 @@ def test_a_real_prometheus_has_data_for_each_query_of_the_dashboard(tmp_path: Pa
             server.until("rate(lakefeed_records_read_total[5s]) > 0")
             queries = [
                 target["expr"].replace("$__rate_interval", "5s").replace("$feed", ".*")
-                for panel in json.loads(files.dashboard_text())["panels"]
+                for panel in json.loads(metrics.dashboard_text())["panels"]
                 for target in panel.get("targets", ())
             ]
             for query in queries:

@@ -36,7 +36,7 @@ def table() -> None:
 @TO
 def grafana(to: Path | None) -> None:
     """Write a Grafana dashboard. Import it and choose the Prometheus data source."""
-    from lakefeed_observe.metrics.files import dashboard_text
+    from lakefeed_observe.metrics import dashboard_text
 
     _write(dashboard_text(), to)
 
@@ -45,7 +45,7 @@ def grafana(to: Path | None) -> None:
 @TO
 def rules(to: Path | None) -> None:
     """Write Prometheus alert rules. Name the file in rule_files of prometheus.yml."""
-    from lakefeed_observe.metrics.files import rules_text
+    from lakefeed_observe.metrics import rules_text
 
     _write(rules_text(), to)
 

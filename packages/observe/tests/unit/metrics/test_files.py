@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from lakefeed.cli.main import root
 from lakefeed.monitor.metrics.table import METRICS
-from lakefeed_observe.metrics.files import dashboard_text, rules_text
+from lakefeed_observe.metrics import dashboard_text, rules_text
 from tools.generate_docs import metrics_reference
 
 DOCS = Path(__file__).resolve().parents[5] / "docs"
