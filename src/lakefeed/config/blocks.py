@@ -179,7 +179,7 @@ class SecondarySinkChoice(SinkChoice):
 
 
 class RequestBudget(Model):
-    """Limits for what a batch should use. A batch that exceeds one causes a warning; it never stops the feed."""
+    """Limits for a batch. A batch that exceeds a limit causes a warning, but does not stop the feed."""
 
     s3_requests_per_batch: int | None = Field(None, ge=1, le=2**31 - 1)
     """The most requests to S3 that the driver and the executors together should make for one micro-batch."""

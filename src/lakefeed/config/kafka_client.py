@@ -169,7 +169,7 @@ class KafkaClient(Model):
 
     @property
     def producer_options(self) -> dict[str, str]:
-        """The part of ``client_options`` that a producer takes, too, as texts."""
+        """The options of ``client_options`` that a producer accepts, too, as texts."""
         given = {key.removeprefix(PREFIX): option_text(value) for key, value in self.client_options.items()}
         # Options in neither list come from the block login: users cannot write them.
         return {f"{PREFIX}{key}": text for key, text in given.items() if key in PRODUCER or key not in CONSUMER}

@@ -154,7 +154,7 @@ class DeadLetterTable(DeadLetterStore):
         self._step_back(position, moved=moved)
 
     def follow(self, position: OffsetRanges | None, *, moved: bool) -> int:
-        """Remove the letters past the feed's position, and move the letters' ledger back; return their number."""
+        """Move the letters' ledger back to the feed's position; remove later letters, and return their number."""
         step = self._step_back(position, moved=moved)
         if step is None:
             return 0

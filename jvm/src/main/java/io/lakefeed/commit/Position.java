@@ -149,7 +149,7 @@ record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, lo
                 .toJson();
     }
 
-    /** Returns the kept offsets before the new line's moves: a rollback restores rows that undone moves deleted. */
+    /** Returns the kept offsets without the new line's moves; adds rows that come back because their move was undone. */
     private static Covered keptBefore(TableMetadata base, TableMetadata changed, String feed) {
         String text = base.properties().get(Ledger.POSITION + feed);
         Covered kept = text.equals(Ledger.ROLLED_BACK) ? Covered.nothing() : Covered.of(ofJson(text).kept.toJson());

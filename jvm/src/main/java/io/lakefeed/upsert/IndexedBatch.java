@@ -65,7 +65,7 @@ final class IndexedBatch {
     private final String operation = UUID.randomUUID().toString();
     private final List<Written> written = new ArrayList<>();
 
-    /** The newest entry of each key; what is a file in the table is here the task, and the position is the entry's. */
+    /** The newest entry of each key: the file is the number of the task, the position is the entry's index in the task. */
     private final KeyTable newest = new KeyTable();
 
     private Map<IndexedFile, RoaringBitmap> replaced;
