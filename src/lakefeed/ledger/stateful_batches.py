@@ -21,7 +21,7 @@ def with_batch(ranges: OffsetRanges, *, batch_id: int, query_id: str) -> OffsetR
 
 
 def without_batches(ranges: OffsetRanges) -> OffsetRanges:
-    """Remove the pseudo-topic's range."""
+    """Return the ranges without that of the pseudo-topic."""
     ids = {topic: topic_id for topic, topic_id in ranges.topic_ids.items() if topic != BATCHES}
     return OffsetRanges(tuple(span for span in ranges.ranges if span.topic != BATCHES), ids)
 

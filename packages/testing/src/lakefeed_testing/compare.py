@@ -305,7 +305,7 @@ def _unmatched(
 
 
 def _matching(candidates: Sequence[Sequence[int]]) -> dict[int, int]:
-    """Assign as many expected rows as possible to one of their candidates each (Kuhn's algorithm)."""
+    """Assign different candidates to as many expected rows as possible (Kuhn's algorithm)."""
     taken: dict[int, int] = {}
 
     def find(one: int, visited: set[int]) -> bool:

@@ -265,8 +265,8 @@ class ReaderSchema:
     def merge_writer_schemas(self, schema_ids: Iterable[int], *, rows_of: Callable[[], DataFrame]) -> None:
         """Merge new writers' schemas, and prepare the sink for the rows of the merged schema.
 
-        A schema whose rows the table cannot take is refused, and the feed continues. Raises an error if the table does
-        not even take the old rows, and SchemaChanged with the policy ``fail``.
+        If the table refuses the rows of a schema, the schema is refused, and the feed continues. Raises an error if the
+        table refuses the old rows, too, and SchemaChanged with the policy ``fail``.
         """
         before = deepcopy(self._evolution)
         try:

@@ -113,10 +113,10 @@ class TopicReader:
         starts: Mapping[int, int] | None = None,
         on_letter: Callable[[DeadLetter, Any], None] = lambda letter, message: None,
     ) -> list[DeadLetter]:
-        """Read the topic to its end; return the feed's letters that are not gone, sorted by their records' positions.
+        """Read the topic to its end; return the feed's letters that still exist, sorted by their records' positions.
 
         The reading begins at the offsets ``starts``, by partition of the topic. ``on_letter`` is called with every
-        letter and its message. Memory: a ``DeadLetter`` for every letter in the topic, also for letters that are gone.
+        letter and its message. Memory: a ``DeadLetter`` for every letter in the topic, even a dropped one.
         """
         latest: dict[Position, DeadLetter] = {}
         notes: dict[tuple[Position, int], set[tuple[str, str]]] = {}

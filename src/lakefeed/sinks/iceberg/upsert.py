@@ -396,7 +396,7 @@ class UpsertTable(IcebergTable):
 
 
 class MergeTable(IcebergTable):
-    """A table with one row for each group of a query with state: the row that the newest batch has of the group.
+    """A table with one row for each group of a query with state: the group's row in the newest batch that has one.
 
     The key of a window or group may be null; null then counts as one key.
     """

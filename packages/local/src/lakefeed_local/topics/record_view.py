@@ -352,7 +352,7 @@ def shown_record(
 
 
 def plain(data: bytes | None, plan: ReadingPlan | None) -> Any:
-    """Return bytes as the plan's JSON, else as text, else as hexadecimal digits."""
+    """Return UTF-8 as text, or parsed if the plan is plain JSON; return other bytes as hexadecimal digits."""
     if data is None:
         return None
     try:

@@ -115,7 +115,7 @@ class Watch:
                 yield trigger, key, gate
 
     def _conditions(self, progress: FeedProgress, now: float) -> Iterator[tuple[str, str, Occurrence | None, float]]:
-        """Yield trigger and key of all watched states, each with the state (None if over) and its least seconds."""
+        """Yield each watched state: trigger, key, state (None if it is over), and the seconds that it has to last."""
         when = self._when
         where = progress.sink or None
         if when.hangs:
