@@ -135,7 +135,7 @@ def run(
     monitor = FeedMonitor(name)
     if batch:
         refused = (
-            "a run with --batch takes no requests: it is one commit, and a signal ends it without landing anything"
+            "a run with --batch accepts no requests: it is one commit, and a signal ends it without landing anything"
         )
         monitor.control.open(threading.Event(), refusals=dict.fromkeys(ACTIONS, refused))
     with (

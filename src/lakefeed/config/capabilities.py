@@ -57,7 +57,7 @@ class Capabilities:
         "write old records to another path with lakefeed read, or land the feed in an Iceberg table",
     )
     replay: Refusal | None = Refusal(
-        "dead letters of a feed into sink.{sink} cannot be replayed: only an Iceberg table can take them",
+        "dead letters of a feed into sink.{sink} cannot be replayed: only an Iceberg table can store their rows",
         "land the feed in an Iceberg table",
     )
     verify: Refusal | None = Refusal(

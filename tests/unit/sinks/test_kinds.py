@@ -31,6 +31,8 @@ def subclasses(of: type) -> Iterator[type]:
 def concrete_names() -> set[str]:
     for module in pkgutil.walk_packages(lakefeed.sinks.__path__, "lakefeed.sinks."):
         importlib.import_module(module.name)
+    for model in settings().values():
+        importlib.import_module(model.definition.partition(":")[0])
     bases = (BaseSink, SinkDefinition, SinkConfig)
     # Other tests in this process may define sinks.
     kinds = {

@@ -46,7 +46,7 @@ class DaemonThreads(Executor):
 
         with self._lock:
             if self._is_closed:
-                raise RuntimeError("the threads take no more calls")
+                raise RuntimeError("the threads accept no more calls")
             self._calls.put((future, call))
             if not self._idle.acquire(blocking=False) and self._started < self._most:
                 self._started += 1

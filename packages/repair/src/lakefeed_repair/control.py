@@ -176,7 +176,7 @@ def running_feed_named(name: str) -> RunningFeed:
 def _of_driver(driver: DriverFile) -> RunningFeed:
     if driver.url is None or driver.token is None:
         raise ConfigError(
-            f"the driver of feed '{driver.feed}', process {driver.pid}, runs without an endpoint: it takes no requests",
+            f"the driver of feed '{driver.feed}', process {driver.pid}, runs without an endpoint for requests",
             hint=f"kill -TERM {driver.pid} ends the driver after its batch; start the feed without --no-endpoint",
         )
     remember([driver.token])

@@ -82,7 +82,7 @@ def _sending(otlp: Otlp, run: FollowedRun) -> Iterator[None]:
     collector, settings = OtlpMetrics(otlp), MetricSettings.of(run.config)
 
     def note(works: bool) -> None:
-        what = "takes the metrics again" if works else "does not take the metrics"
+        what = "accepts the metrics again" if works else "does not accept the metrics"
         run.monitor.note(f"the collector {otlp.url} {what}")
 
     def push() -> bool:

@@ -57,7 +57,7 @@ def test_a_collector_that_does_not_answer_is_noted_once_and_without_secrets() ->
             time.sleep(0.05)
         began = time.monotonic()
     assert time.monotonic() - began < LAST_SECONDS + 6
-    assert messages(monitor) == [f"the collector http://127.0.0.1:{port}/v1/metrics does not take the metrics"]
+    assert messages(monitor) == [f"the collector http://127.0.0.1:{port}/v1/metrics does not accept the metrics"]
 
 
 def test_a_run_does_not_begin_if_opentelemetry_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
