@@ -43,7 +43,7 @@ abstract class PageBuffer implements Column {
     private PageWriter pages;
     private int rows;
     private int nulls;
-    /** The definition levels, used only if the page has nulls; below them, the repetition levels. */
+    /** The definition levels, used only if the page has nulls. */
     private int[] definitions = {};
 
     private int[] repetitions = {};

@@ -51,7 +51,7 @@ final class IndexedBatch {
         return thread;
     });
 
-    /** The keys that a commit reads, on average, to check one replaced row against the index. */
+    /** The average number of keys that a commit reads to check one replaced row against the index. */
     private static final long SAMPLED_KEYS = 200_000;
 
     private final KeyIndex index;

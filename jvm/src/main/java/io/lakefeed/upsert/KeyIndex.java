@@ -32,7 +32,7 @@ import org.apache.spark.sql.types.StructType;
 public final class KeyIndex {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final int MOST_SNAPSHOTS = 100;
-    /** After this many batches in a row that read all keys, or were not committed, the next batches use a MERGE. */
+    /** The number of consecutive batches that read all keys, or were not committed, after which MERGEs follow. */
     private static final int MOST_USELESS = 3;
     private static final int BATCHES_OF_REST = 20;
     private static final String LACKING = "changes lack values, which stay as they are stored";
