@@ -89,7 +89,7 @@ def test_unreachable_registry_is_an_error() -> None:
     assert time.monotonic() - began < 10
 
 
-def test_another_server_is_refused_as_a_registry(registry: SchemaRegistry) -> None:
+def test_a_server_that_is_no_registry_is_refused(registry: SchemaRegistry) -> None:
     with pytest.raises((ConfigError, ResourceMissing)):
         SchemaRegistry(f"{registry.url}/no-such-path").subjects()
 

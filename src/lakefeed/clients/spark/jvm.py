@@ -27,7 +27,7 @@ def jar() -> Path:
     """Return the path of ``lakefeed-jvm.jar``, which driver and executors need on their class path."""
     path = Path(str(files("lakefeed") / "lakefeed-jvm.jar"))
     if not path.is_file():
-        hint = "in a clone: make jvm; else install lakefeed again from a clone in which make jvm has built it"
+        hint = "in a clone: make jvm; otherwise install lakefeed again, from a clone after make jvm"
         raise LakefeedError("lakefeed's JVM module has not been built", where=str(path), hint=hint)
     return path
 

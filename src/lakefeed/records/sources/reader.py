@@ -38,7 +38,7 @@ class SourceReader(Protocol):
     def describe(self, position: Position | None = None) -> dict[str, TopicDescription | None]:
         """Return, at the start of a run, ids and partitions of all topics; None for a topic that does not exist.
 
-        If a partition has lost records before ``position``, its description has the offset of the cut.
+        If a partition's log was cut off before ``position``, its description has the offset of the cut.
         """
 
     def identify(self, ranges: OffsetRanges) -> OffsetRanges:

@@ -308,7 +308,7 @@ final class S3ACheckpoint implements CheckpointFileManager {
         return new FileNotFoundException("No such file or directory: " + path);
     }
 
-    /** Throws an action's checked exceptions from a method without {@code throws}; Spark catches their classes. */
+    /** Runs an action in a method that declares no exceptions; throws the action's own ones, which Spark catches. */
     private static <T> T checked(CallableRaisingIOE<T> action) {
         try {
             return action.apply();

@@ -150,7 +150,7 @@ abstract class PageBuffer implements Column {
         }
         BytesInput values = indexed ? indexedValues() : plainValues();
         if (nulls > 0) {
-            // Gives a level to the values after the last null, which have set none.
+            // The values after the last null have no level yet.
             roomForDefinition();
         }
         pages.writePage(

@@ -14,7 +14,7 @@ final class RecentFiles {
     private final long most;
     private final int mostOfFolder;
     private long bytes;
-    /** The last file that was too large: only the current metadata file is read again and again. */
+    /** The last file that was too large; one is enough, because only the current metadata file is read repeatedly. */
     private String large;
 
     RecentFiles(long most) {
