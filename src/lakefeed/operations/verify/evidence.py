@@ -173,7 +173,7 @@ class Evidence:
 
 def collect_evidence(config: PipelineConfig, connections: Connections, *, deep: bool) -> Evidence:
     """Read the evidence about a feed whose sink has a ledger; with ``deep`` also the offsets of all rows."""
-    # A stream of another package may not number its records without gaps, so its ranges do not show their number.
+    # A source of another package may leave gaps between offsets, so ranges do not show the number of records.
     source = None if config.source.installed is not None else config.kafka
     name = config.sink.chosen.snapshot_table
     if name is None:
