@@ -233,7 +233,8 @@ def _driver_rows(feed: LiveStatus) -> Iterator[tuple[str, str]]:
         for reason in progress.last_dead_letters:
             yield "newest batch", f"{counted(reason.count, 'time')} {one_line(reason.reason)}"
         if left_out := progress.totals.left_out:
-            yield "left out", f"JSON fields without a column, of {counted(left_out, 'record')} of this run"
+            such = f"such as {one_line(field)}, " if (field := progress.totals.left_out_field) else ""
+            yield "left out", f"JSON fields without a column, {such}of {counted(left_out, 'record')} of this run"
         for sink, why in progress.paused_sinks.items():
             yield "waits", f"the sink {one_line(sink)}: {one_line(why)}"
     if (error := feed.last_error) is not None:

@@ -32,6 +32,7 @@ AFTER_IS_TEXT = (
 UNWRAP_DOCUMENTS = "let the connector unwrap its events (ExtractNewDocumentState), and remove decode.envelope"
 UNAVAILABLE = "__debezium_unavailable_value"
 """Debezium's default of unavailable.value.placeholder."""
+UnknownField = Literal["ignore", "dead_letter"]
 RecordMetadata = Literal["topic", "partition", "offset", "timestamp", "key", "headers", "sequence_number"]
 
 
@@ -191,6 +192,11 @@ class Encoded(OneOfInstalled):
         return self.registered.subject if self.registered is not None else None
 
     @property
+    def unknown_fields(self) -> UnknownField:
+        """The treatment of a JSON field that has no column."""
+        return "ignore"
+
+    @property
     def is_sampled(self) -> bool:
         """Return whether the feed infers the schema from records."""
         return self.json_ is not None and self.json_.schema_ is not None
@@ -235,6 +241,13 @@ class Decode(Encoded):
     """For a record's timestamp that Spark cannot represent, such as nanoseconds sent as milliseconds. error: the record
     is unreadable (a dead letter, or the feed stops). keep: the row has a null time. Default: error if the rows have the
     column kafka_timestamp, else keep."""
+    on_unknown_field: UnknownField = "ignore"
+    """For a JSON record with a field that no column has. ignore: leave the field out, count the record and show the
+    field's path. dead_letter: the record becomes a dead letter with the path. Default: ignore."""
+
+    @property
+    def unknown_fields(self) -> UnknownField:
+        return self.on_unknown_field
 
     @property
     def reads_headers(self) -> bool:
@@ -252,6 +265,10 @@ class Decode(Encoded):
             yield ConfigProblem(AFTER_IS_TEXT, key="envelope", hint=UNWRAP_DOCUMENTS)
         if self.on_unavailable is not None and self.placeholder is None:
             yield "on_unavailable requires unavailable_value, or envelope: debezium"
+        if self.on_unknown_field != "ignore" and self.json_ is None and self.json_schema is None:
+            what = "on_unknown_field is for JSON: records of other formats have no fields beside their schema's"
+            hint = "remove on_unknown_field; schema.on_change decides about new fields of registered schemas"
+            yield ConfigProblem(what, key="on_unknown_field", hint=hint)
 
 
 def _message_problems(file: Path, message: str | None) -> Iterator[ConfigProblem]:

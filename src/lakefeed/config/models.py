@@ -64,7 +64,8 @@ def pipeline_model() -> type[PipelineConfig]:
 def _dead_letters(config: PipelineBlocks) -> Iterator[ConfigProblem]:
     kafka, letters = config.source.kafka, config.dead_letters
     makers = [f"expect.{name}" for name, rule in config.expect.items() if rule.on_violation == "dead_letter"]
-    makers += ["decode.on_null"] if config.decode.on_null == "dead_letter" else []
+    settings = ("on_null", "on_unknown_field")
+    makers += [f"decode.{name}" for name in settings if getattr(config.decode, name) == "dead_letter"]
     if letters is None and makers:
         what = f"{makers[0]} makes dead letters, and the block dead_letters is missing"
         yield ConfigProblem(what, hint="write dead_letters: {table: catalog.namespace.table}")

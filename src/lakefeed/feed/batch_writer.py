@@ -61,6 +61,7 @@ class BatchResult:
         counts: the outcomes of the batch's records; zero for a replayed batch.
         reasons: the reasons of the batch's dead letters, with numbers and samples.
         schema_id: the id of the newest writers' schema that the rows cover; None for formats without ids.
+        left_out_field: the path of a JSON field that has no column; None if all fields have columns.
     """
 
     batch_id: int
@@ -70,6 +71,7 @@ class BatchResult:
     notes: tuple[str, ...] = ()
     reasons: tuple[Reason, ...] = ()
     schema_id: int | None = None
+    left_out_field: str | None = None
 
 
 @dataclass(frozen=True)
@@ -280,6 +282,7 @@ class BatchWriter:
                 notes=(*self.rows.notes(), *self.left_out.notes(committed.outcomes), *self.sink.take_notes()),
                 reasons=tuple(committed.outcomes.reasons) if counts.dead_letters else (),
                 schema_id=max(self.rows.schema.covered_ids or (), default=None),
+                left_out_field=one_line(committed.outcomes.left_out_field) if counts.left_out else None,
             )
         finally:
             self.reader.end_batch()

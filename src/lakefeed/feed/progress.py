@@ -84,7 +84,7 @@ class FinishedBatch(JsonModel):
         input_rate: records per second since the previous trigger; None if unknown.
         lag: the number of unread offsets in the topics when Spark planned the batch; None if unknown, for example if
             another driver planned the batch, or if the source's offsets do not count records.
-        left_out: the number of records with a JSON field that has no column.
+        left_out: the number of records with a JSON field that has no column; ``left_out_field`` is such a field's path.
         requests: the S3 requests of driver and executors; None if they were not counted.
         schema_id: the id of the newest writers' schema that the rows cover; None for formats without ids.
         replayed: whether the sink already had the batch, from before a restart.
@@ -103,6 +103,7 @@ class FinishedBatch(JsonModel):
     dead_letters: int = 0
     skipped: int = 0
     left_out: int = 0
+    left_out_field: str | None = None
     reasons: tuple[Reason, ...] = ()
     phases: dict[str, Seconds] = Field({})
     requests: BatchRequests | None = None
@@ -209,6 +210,7 @@ def _result_of(result: BatchResult) -> dict[str, Any]:
         "dead_letters": result.counts.dead_letters,
         "skipped": result.counts.skipped,
         "left_out": result.counts.left_out,
+        "left_out_field": result.left_out_field and _safe(result.left_out_field),
         "reasons": tuple(Reason(_safe(each.reason), each.count, _safe(each.sample)) for each in reasons),
         "schema_id": result.schema_id,
         "replayed": result.replayed,

@@ -131,6 +131,7 @@ class RunTotals(JsonModel):
     dead_letters: int = 0
     skipped: int = 0
     left_out: int = 0
+    left_out_field: str | None = None
     requests: int = 0
 
     def plus(self, batch: FinishedBatch) -> RunTotals:
@@ -141,6 +142,7 @@ class RunTotals(JsonModel):
             dead_letters=self.dead_letters + batch.dead_letters,
             skipped=self.skipped + batch.skipped,
             left_out=self.left_out + batch.left_out,
+            left_out_field=self.left_out_field or batch.left_out_field,
             requests=self.requests + (batch.requests.total if batch.requests else 0),
         )
 

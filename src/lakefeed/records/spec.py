@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from lakefeed.config.decoding import Accept, ExpressionFormat, JavaFormat
+from lakefeed.config.decoding import Accept, ExpressionFormat, JavaFormat, UnknownField
 from lakefeed.errors import ConfigError
 
 ID_HEADERS = {
@@ -59,9 +59,10 @@ class ConfluentProtobuf(RegisteredFormat):
 
 @dataclass(frozen=True, kw_only=True)
 class ConfluentJson(RegisteredFormat):
-    """JSON in Confluent's wire format, with a JSON Schema in the registry; for ``lenient`` see ``Json``."""
+    """JSON in Confluent's wire format, with a JSON Schema in the registry; for its attributes see ``Json``."""
 
     lenient: bool = False
+    unknown_fields: UnknownField = "ignore"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,11 +101,13 @@ class Json:
         sampled: whether the schema was guessed from records; the feed then stores it.
         lenient: whether to accept numbers and booleans as text, NaN and Infinity, whole numbers with more digits than
             a double has, and half surrogate pairs.
+        unknown_fields: the treatment of a field that has no column: see ``decode.on_unknown_field``.
     """
 
     schema: str
     sampled: bool = False
     lenient: bool = False
+    unknown_fields: UnknownField = "ignore"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -128,7 +128,7 @@ def test_status_lines_show_all_known_facts() -> None:
             update={
                 "running": RunningBatch(batch_id=13, began_at=0.0, seconds=60.0, tasks_done=3, tasks=8),
                 "restarts": 1,
-                "totals": RunTotals(dead_letters=1500, left_out=3),
+                "totals": RunTotals(dead_letters=1500, left_out=3, left_out_field="inner.b"),
                 "last_dead_letters": (Reason(HOSTILE, 1200),),
                 "paused_sinks": {"side": "away"},
             }
@@ -148,7 +148,7 @@ def test_status_lines_show_all_known_facts() -> None:
         "restarts 1 within the run",
         "dead letters 1,500 of this run",
         "newest batch 1,200 times \\x1b]0;pwned\\x07\\x1b[2J\\u202egnp.exe",
-        "left out JSON fields without a column, of 3 records of this run",
+        "left out JSON fields without a column, such as inner.b, of 3 records of this run",
         "waits the sink side: away",
         "last error it broke",
         "next fix it",

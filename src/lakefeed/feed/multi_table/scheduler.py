@@ -232,6 +232,7 @@ class MultiTableScheduler:
                 dead_letters=sum(result.counts.dead_letters for result in results),
                 skipped=sum(result.counts.skipped for result in results),
                 left_out=sum(result.counts.left_out for result in results),
+                left_out_field=next((each.left_out_field for each in results if each.left_out_field), None),
                 notes=tuple(notes),
             )
             self.done += bool(results)

@@ -133,7 +133,7 @@ def decoder_options(spark: SparkSession, spec: DecodeSpec) -> dict[str, str]:
     if isinstance(spec, specs.RegisteredFormat):
         options = _registry_options(spark, spec)
     if isinstance(spec, specs.ConfluentJson | specs.Json):
-        options["lenient"] = json.dumps(spec.lenient)
+        options |= {"lenient": json.dumps(spec.lenient), "unknown-field": spec.unknown_fields}
     match spec:
         case specs.ConfluentAvro():
             return options

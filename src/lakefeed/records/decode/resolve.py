@@ -98,7 +98,7 @@ def _resolve(
 ) -> Iterator[ResolvedDecoder]:
     """Yield a decoder of the values or keys; with a registry, one for every usable version of the subject."""
     if stored is not None and encoded.json_ is not None and encoded.is_sampled:
-        yield ResolvedDecoder(spec=specs.Json(schema=stored, sampled=True, lenient=encoded.json_.lenient))
+        yield ResolvedDecoder(spec=_json(encoded, stored, encoded.json_.lenient))
         return
     if encoded.registry is None or (encoded.avro is not None and encoded.avro.schema_file is not None):
         decoder = ResolvedDecoder(spec=_spec(spark, encoded, source))
@@ -152,11 +152,15 @@ def _spec(spark: SparkSession, encoded: Encoded, source: NumberedSource) -> Deco
     if encoded.protobuf is not None:
         return _protobuf_file(encoded.protobuf)
     if encoded.json_ is not None:
-        schema = _json_schema(encoded.json_, source)
-        return specs.Json(schema=schema, sampled=encoded.is_sampled, lenient=encoded.json_.lenient)
+        return _json(encoded, _json_schema(encoded.json_, source), encoded.json_.lenient)
     if encoded.installed is not None:
         return encoded.installed.decoder()
     return specs.String() if encoded.string is not None else specs.Raw()
+
+
+def _json(encoded: Encoded, schema: str, lenient: bool) -> specs.Json:
+    fields = encoded.unknown_fields
+    return specs.Json(schema=schema, sampled=encoded.is_sampled, lenient=lenient, unknown_fields=fields)
 
 
 def _of_stored(
@@ -182,7 +186,9 @@ def _registered(spark: SparkSession, encoded: Encoded, registry: Registry, subje
 
 
 def _registered_spec(encoded: Encoded, registry: Registry, reader: str) -> DecodeSpec:
-    options: dict[str, Any] = {"lenient": encoded.json_schema.lenient} if encoded.json_schema else {}
+    options: dict[str, Any] = {}
+    if encoded.json_schema is not None:
+        options = {"lenient": encoded.json_schema.lenient, "unknown_fields": encoded.unknown_fields}
     return _SPECS[encoded.kind](
         registry_url=registry.url, reader_schema=reader, credentials=registry.credentials_name, **options
     )

@@ -37,7 +37,8 @@ import org.apache.spark.unsafe.types.UTF8String;
  *       writer-schema} with {@code writer-references} (a JSON array of texts), or {@code writer-set} (a descriptor set
  *       in Base64), and {@code message};
  *   <li>{@code json}: {@code reader-schema} (Avro) or {@code reader-type} (JSON of a StructType); {@code lenient}, see
- *       {@link TextValue.Rules#lenient}; {@code time-zone} of timestamps that state no time zone (UTC);
+ *       {@link TextValue.Rules#lenient}; {@code unknown-field}, if it is {@code dead_letter}, makes a field without a
+ *       column an error of its record; {@code time-zone} of timestamps that state no time zone (UTC);
  *   <li>{@code string}: none;
  *   <li>a class: {@code reader-type}, and its own options.
  * </ul>
@@ -74,6 +75,7 @@ final class DecodeOptions implements Serializable {
             case "json" -> new JsonReader(
                     JsonValue.record(columns(), options.containsKey("reader-schema") ? readerSchema() : null, rules()),
                     rules().lenient(),
+                    "dead_letter".equals(options.get("unknown-field")),
                     options.containsKey("registry-url") ? writers(WriterSchema.JSON) : null);
             case "string" -> new StringReader();
             default -> readerOfPackage();

@@ -34,6 +34,9 @@ final class JsonInput implements Closeable {
     /** Notes fields without a column; null if such fields are not counted. */
     LeftOut leftOut;
 
+    /** Whether a field without a column is an error of its record. */
+    boolean refusesUnknown;
+
     private final boolean lenient;
     /** Whether the document has escapes, which alone can produce half of a surrogate pair. */
     private final boolean escapes;

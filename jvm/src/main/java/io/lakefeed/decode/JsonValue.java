@@ -270,6 +270,9 @@ interface JsonValue {
                 while (in.parser.nextToken() != JsonToken.END_OBJECT) {
                     name = in.parser.currentName();
                     slot = slots.get(name);
+                    if (slot == null && in.refusesUnknown) {
+                        throw new BadRecord(LeftOut.refusal(name, slots.keySet())).at(name);
+                    }
                     JsonToken first = in.parser.nextToken();
                     if (slot == null) {
                         if (in.leftOut != null) {

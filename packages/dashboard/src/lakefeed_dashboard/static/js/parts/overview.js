@@ -139,7 +139,7 @@ export class OverviewPart {
     set("Rate", rate(batch?.processing_rate), `input ${rate(batch?.input_rate)}`);
     set("Lag", count(progress.lag), progress.lag ? `oldest ${duration(progress.lag_seconds)}` : "records");
     set("Last batch", duration(batch?.seconds), batch ? `${count(batch.records)} records, ${ago(batch.finished_at, progress.taken_at)}` : "none yet");
-    set("Dead letters", count(totals.dead_letters), `in this run; ${count(totals.skipped)} skipped${totals.left_out ? `; ${count(totals.left_out)} rows without some fields` : ""}`);
+    set("Dead letters", count(totals.dead_letters), `in this run; ${count(totals.skipped)} skipped${totals.left_out ? `; ${count(totals.left_out)} rows without some fields${totals.left_out_field ? `, such as ${totals.left_out_field}` : ""}` : ""}`);
     const budget = requests?.budget ? ` of ${count(requests.budget)}` : "";
     set("S3 requests", requests ? `${count(requests.total)}${budget}` : "–", requests ? `last batch; ${bytes(requests.bytes_out)} out` : "last batch");
     set("Records in this run", short(totals.records), `${count(totals.batches)} batches`);
