@@ -73,3 +73,87 @@ def test_a_record_with_a_field_that_no_column_has_becomes_a_dead_letter_with_the
     assert (totals.left_out, totals.left_out_field) == (2, "more")
     assert sorted(row["id"] for row in feed.rows(f"{feed.table}_{path}")) == [0, 8, 9]
     assert lenient.verify().faults == ()
+
+
+def sampled(feed: Feed, path: str, **blocks: Any) -> Pipeline:
+    return feed.pipeline(
+        name=f"{feed.name}_{path}",
+        fast_path=path,
+        source=feed.source(max_records_per_batch=10),
+        decode={"json": {"schema": "sample"}, "on_unknown_field": "evolve"},
+        sink={"iceberg": {"table": f"{feed.table}_{path}"}},
+        dead_letters={"table": f"{feed.table}_{path}_letters"},
+        checkpoint=feed.place(f"checkpoints/{feed.name}_{path}"),
+        **blocks,
+    )
+
+
+def run(spark: SparkSession, pipeline: Pipeline) -> tuple[Counts, list[str]]:
+    """Run once; return the counts of the run, and its messages about fields."""
+    monitor, notes = FeedMonitor("f"), list[str]()
+    pipeline.run(spark=spark, once=True, monitor=monitor, on_batch=lambda batch: notes.extend(batch.notes))
+    totals = monitor.snapshot().totals
+    counts = Counts(totals.records, totals.dead_letters, totals.skipped, totals.left_out)
+    return counts, [note for note in notes if "field" in note]
+
+
+@BOTH_PATHS
+def test_a_new_field_becomes_a_column_in_mid_stream_at_each_depth(lake: SparkSession, feed: Feed, path: str) -> None:
+    feed.create_topic(partitions=1)
+    table = f"{feed.table}_{path}"
+    feed.send([b'{"id": %d, "who": {"name": "a"}, "lines": [{"sku": "x"}]}' % number for number in range(10)])
+    assert run(lake, sampled(feed, path)) == (Counts(10), [])
+    # A column gets the type of its first values: fractions beside whole numbers, and text for several types. Null and
+    # empty values show no type, and lose nothing.
+    feed.send(
+        [
+            b'{"id": 10, "fare": 1, "later": null, "tags": []}',
+            b'{"id": 11, "fare": 1.5, "mixed": 1, "who": {"name": "b", "age": 7}}',
+            b'{"id": 12, "mixed": "x", "lines": [{"sku": "y", "count": 2}], "deep": {"er": [{"x": true}]}}',
+            b'{"id": 13, "fare": "none"}',
+            b"poison",
+            *(b'{"id": %d}' % number for number in range(14, 20)),
+            b'{"id": 20, "fare": 2, "late": "in the second batch"}',
+        ]
+    )
+    counts, notes = run(lake, sampled(feed, path))
+    assert counts == Counts(12, 1, 0, 1)
+    assert notes == [
+        "new JSON fields: fare added (string or null); mixed added (string or null); who.age added (long or null); "
+        "lines.element.count added (long or null); deep added (record deep or null)",
+        "the JSON field tags has no column and is left out; 1 record of this run have such fields",
+        "new JSON fields: late added (string or null)",
+    ]
+    rows = {row["id"]: row for row in feed.rows(table)}
+    assert sorted(rows) == [*range(14), *range(14, 21)]
+    assert [rows[number]["fare"] for number in (0, 10, 11, 13, 20)] == [None, "1", "1.5", "none", "2"]
+    assert rows[11]["who"] == {"name": "b", "age": 7}
+    assert rows[12]["lines"] == [{"sku": "y", "count": 2}]
+    assert rows[12]["deep"] == {"er": [{"x": True}]}
+    assert (rows[11]["mixed"], rows[12]["mixed"], rows[20]["late"]) == ("1", "x", "in the second batch")
+    assert "tags" not in rows[10]
+    # A new driver reads with the columns that the table has kept, also a value of another type as a dead letter.
+    feed.send([b'{"id": 21, "who": {"age": "old"}}', b'{"id": 22, "who": {"age": 8, "size": 1}, "tags": ["t"]}'])
+    counts, notes = run(lake, sampled(feed, path))
+    assert counts == Counts(2, 1)
+    assert notes == ["new JSON fields: who.size added (long or null); tags added (array of string or null)"]
+    assert {row["id"]: row["tags"] for row in feed.rows(table)}[22] == ["t"]
+    assert sampled(feed, path).verify().faults == ()
+    history = lake.table(table).select("id", "fare", "who.size").where("id = 22").collect()
+    assert [tuple(row) for row in history] == [(22, None, 1)]
+
+
+@BOTH_PATHS
+def test_a_field_that_cannot_become_a_column_is_left_out_with_the_reason(
+    lake: SparkSession, feed: Feed, path: str
+) -> None:
+    feed.create_topic(partitions=1)
+    feed.send([b'{"id": 1}'])
+    run(lake, sampled(feed, path))
+    feed.send([b'{"id": 2, "ID": 3, "_lakefeed_is_row": 4, "ok": 5, "odd": {"": 1}}', b'{"id": 3, "ID": 4}'])
+    counts, notes = run(lake, sampled(feed, path))
+    assert counts == Counts(2, 0, 0, 2)
+    assert notes[0] == "new JSON fields: ok added (long or null)"
+    assert "the JSON field ID is left out: differs from the column id only in case" in notes
+    assert any(note.startswith("the JSON field _lakefeed_is_row is left out: ") for note in notes)
+    assert sorted((row["id"], row["ok"]) for row in feed.rows(f"{feed.table}_{path}")) == [(1, None), (2, 5), (3, None)]

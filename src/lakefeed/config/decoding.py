@@ -32,7 +32,7 @@ AFTER_IS_TEXT = (
 UNWRAP_DOCUMENTS = "let the connector unwrap its events (ExtractNewDocumentState), and remove decode.envelope"
 UNAVAILABLE = "__debezium_unavailable_value"
 """Debezium's default of unavailable.value.placeholder."""
-UnknownField = Literal["ignore", "dead_letter"]
+UnknownField = Literal["ignore", "evolve", "dead_letter"]
 RecordMetadata = Literal["topic", "partition", "offset", "timestamp", "key", "headers", "sequence_number"]
 
 
@@ -243,7 +243,8 @@ class Decode(Encoded):
     column kafka_timestamp, else keep."""
     on_unknown_field: UnknownField = "ignore"
     """For a JSON record with a field that no column has. ignore: leave the field out, count the record and show the
-    field's path. dead_letter: the record becomes a dead letter with the path. Default: ignore."""
+    field's path. evolve: add a column, whose type a sample of the field's values shows; requires json: {schema:
+    sample}. dead_letter: the record becomes a dead letter with the path. Default: ignore."""
 
     @property
     def unknown_fields(self) -> UnknownField:
@@ -268,6 +269,10 @@ class Decode(Encoded):
         if self.on_unknown_field != "ignore" and self.json_ is None and self.json_schema is None:
             what = "on_unknown_field is for JSON: records of other formats have no fields beside their schema's"
             hint = "remove on_unknown_field; schema.on_change decides about new fields of registered schemas"
+            yield ConfigProblem(what, key="on_unknown_field", hint=hint)
+        elif self.on_unknown_field == "evolve" and not self.is_sampled:
+            what = "on_unknown_field: evolve adds columns to a guessed schema, and this file declares the columns"
+            hint = "write json: {schema: sample}, or on_unknown_field: dead_letter"
             yield ConfigProblem(what, key="on_unknown_field", hint=hint)
 
 

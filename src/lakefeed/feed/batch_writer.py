@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from lakefeed.clients.spark.errors import quietly, stopped_at
 from lakefeed.config.decoding import ErrorBudget
@@ -29,6 +30,8 @@ from lakefeed.ledger.outcomes import (
     ZERO,
     BatchOutcomes,
     Counts,
+    FieldsMissing,
+    LeftOutFields,
     OverBudget,
     Reason,
     SchemasMissing,
@@ -38,7 +41,6 @@ from lakefeed.ledger.outcomes import (
 )
 from lakefeed.ledger.snapshot_summary import Backfill, Commit, Replay, SnapshotProperties
 from lakefeed.ledger.stateful_batches import without_batches
-from lakefeed.messages.printable import counted
 from lakefeed.messages.text import one_line
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.records.decode import RECORD
@@ -46,7 +48,11 @@ from lakefeed.sinks.dead_letters.store import DeadLetterStore, Judge
 from lakefeed.sinks.definition import RowSink, TablePublisher, TriesRows
 from lakefeed.stopwatch import timed
 
+if TYPE_CHECKING:
+    from lakefeed.records.schema.inference import InferredSchema
+
 Reread = Callable[[Sequence[OffsetRange]], "DataFrame"]
+Sample = Callable[[Sequence[OffsetRange]], "InferredSchema"]
 MOST_REASONS = 5
 """The maximum number of reasons of dead letters that a message names."""
 
@@ -116,21 +122,6 @@ class SpentBudget:
             self._spent.append((time.time() if at is None else at, counts))
 
 
-class LeftOutFields:
-    """Counts a run's records with JSON fields that have no column."""
-
-    def __init__(self) -> None:
-        self._records, self._next_note = 0, 1
-
-    def notes(self, outcomes: BatchOutcomes) -> Iterator[str]:
-        """Yield a message at the run's first record with a left-out field, and again at 100 times as many records."""
-        self._records += outcomes.counts.left_out
-        if self._records >= self._next_note and outcomes.counts.left_out:
-            self._next_note = 100 * self._records
-            field, records = one_line(outcomes.left_out_field), counted(self._records, "record")
-            yield f"the JSON field {field} has no column and is left out; {records} of this run have such fields"
-
-
 @dataclass(frozen=True)
 class BatchWriter:
     """Writes the micro-batches of one feed.
@@ -140,6 +131,7 @@ class BatchWriter:
         publisher: publishes the table's branch; None if the rows do not land in a branch.
         reread: reads offset ranges again, to find the record that makes a batch fail; None if the source cannot read a
             range twice.
+        sample: guesses a schema from records at the beginning of offset ranges; None if the columns are declared.
         fence: the fence that ``begin`` has taken; only the writer that ``begin`` returns has it.
     """
 
@@ -153,6 +145,7 @@ class BatchWriter:
     publisher: TablePublisher | None = None
     spent: SpentBudget = field(default_factory=lambda: SpentBudget(None))
     reread: Reread | None = None
+    sample: Sample | None = None
     fence: str | None = None
     left_out: LeftOutFields = field(default_factory=LeftOutFields)
 
@@ -299,15 +292,21 @@ class BatchWriter:
     def commit_rows(self, records: DataFrame, commit: SnapshotProperties) -> Committed:
         """Commit the records' rows, in as many attempts as necessary; write no dead letters."""
         self.rows.isolated = {}
-        while not isinstance(outcome := self.attempt(records, commit), Committed):
-            self.prepare_next(outcome, records)
+        grows = self.sample is not None and isinstance(commit, Commit | Backfill)
+        while not isinstance(outcome := self.attempt(records, commit, grows=grows), Committed):
+            if isinstance(outcome, FieldsMissing):
+                grows = self._add_fields(outcome, records, commit)
+            else:
+                self.prepare_next(outcome, records)
         if outcome.rows is not None:
             self.spent.spend(outcome.outcomes.counts)
         return outcome
 
-    def prepare_next(self, outcome: SchemasMissing | Isolated | Stopped | OverBudget, records: DataFrame) -> None:
+    def prepare_next(
+        self, outcome: SchemasMissing | FieldsMissing | Isolated | Stopped | OverBudget, records: DataFrame
+    ) -> None:
         """Prepare the next attempt to commit; raise an error if the last attempt's outcome stops the feed."""
-        match outcome:
+        match outcome:  # ``commit_rows`` handles FieldsMissing, which no other caller asks for.
             case SchemasMissing(schema_ids):
                 self._cover(schema_ids, records)
             case Isolated(failing):
@@ -318,9 +317,9 @@ class BatchWriter:
                 raise self._over_budget(counts, reasons)
 
     def attempt(
-        self, batch: DataFrame, commit: SnapshotProperties
-    ) -> Committed | SchemasMissing | Isolated | Stopped | OverBudget:
-        """Try to write the rows of a batch in one commit, and return the outcome.
+        self, batch: DataFrame, commit: SnapshotProperties, *, grows: bool = False
+    ) -> Committed | SchemasMissing | FieldsMissing | Isolated | Stopped | OverBudget:
+        """Try to write the rows of a batch in one commit, and return the outcome; with ``grows``, require all fields.
 
         Raises:
             LakefeedError: the transform or the sink fails at a record; the error names the record.
@@ -330,6 +329,8 @@ class BatchWriter:
             self.spent.limit(outcomes)
             if (covered := self.rows.schema.covered_ids) is not None:
                 outcomes.cover(covered)
+            if grows and self.rows.schema.grows:
+                outcomes.require_fields()
             self.rows.note_columns(rows)
             try:
                 # Spark's own log of an error would have values of the record.
@@ -400,13 +401,35 @@ class BatchWriter:
         """Merge the missing writers' schemas for the next attempt; raise PlannedRestart if this needs a new query."""
         schema = self.rows.schema
         before = schema.spec, schema.refused_ids
-        schema.merge_writer_schemas(schema_ids, rows_of=lambda: self.rows.rows(self.reader.template(batch)))
-        if self.reader.is_part_of_query and (schema.spec, schema.refused_ids) != before:
-            raise PlannedRestart(
-                "a writer's schema has changed: the query restarts to read the new schema",
-                where=f"feed {self.feed}",
-                hint="if the feed has stopped, start it again: it resumes with this batch",
-            )
+        schema.merge_writer_schemas(schema_ids, rows_of=partial(self._rows_of, batch))
+        if (schema.spec, schema.refused_ids) != before:
+            self._require_same_query("a writer's schema has changed: the query restarts to read the new schema")
+
+    def _add_fields(self, missing: FieldsMissing, batch: DataFrame, commit: SnapshotProperties) -> bool:
+        """Add columns for new JSON fields of a batch; return whether the next attempt may find further fields."""
+        assert self.sample is not None
+        assert isinstance(commit, Commit | Backfill)
+        spans = [
+            span.cut(missing.starts[span.key], span.end)
+            for span in commit.ranges.ranges
+            if span.start <= missing.starts.get(span.key, -1) < span.end
+        ]
+        sample = self.sample(spans)
+        rows_of = partial(self._rows_of, batch)
+        if self.rows.schema.add_fields(missing.field, sample, rows_of=rows_of):
+            self._require_same_query("JSON records have new fields: the query restarts to read them")
+        # The plan of a query with state cannot learn which fields were refused, so it would find them again.
+        return not self.reader.is_part_of_query
+
+    def _rows_of(self, batch: DataFrame) -> DataFrame:
+        """Return rows with the columns that the current schema gives to a batch."""
+        return self.rows.rows(self.reader.template(batch))
+
+    def _require_same_query(self, why: str) -> None:
+        """Raise PlannedRestart if the streaming query's plan contains the schema, which has changed."""
+        if self.reader.is_part_of_query:
+            hint = "if the feed has stopped, start it again: it resumes with this batch"
+            raise PlannedRestart(why, where=f"feed {self.feed}", hint=hint)
 
     def _over_budget(self, counts: Counts, reasons: Sequence[Reason]) -> ErrorBudgetExceeded:
         named = "; ".join(

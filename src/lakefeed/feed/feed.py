@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lakefeed.config.blocks import InstalledSource
 from lakefeed.config.connections import Connections
@@ -32,6 +33,9 @@ from lakefeed.sinks.dead_letters.table import DeadLetterTable, TableReader
 from lakefeed.sinks.dead_letters.topic import DeadLetterTopic, TopicReader
 from lakefeed.sinks.definition import LedgerTable, RowSink, SchemaPlanner, Sink
 from lakefeed.sinks.factory import AnySink, open_sink, sink_of
+
+if TYPE_CHECKING:
+    from lakefeed.records.schema.inference import InferredSchema
 
 FAST_PATH = "spark.lakefeed.fastPath"
 """The Spark setting that makes ``ColumnarModel.java`` write the Parquet files of Iceberg tables."""
@@ -116,6 +120,18 @@ class FeedSource:
     def reread(self, spark: SparkSession, ranges: Sequence[OffsetRange]) -> DataFrame:
         """Return the records of these Kafka offsets once more; duplicates are not marked."""
         return read_batch(spark, self.config.kafka, ranges=ranges, headers=self.keeps_headers)
+
+    def sample(self, ranges: Sequence[OffsetRange]) -> InferredSchema:
+        """Guess a schema from the first records of Kafka offsets, at most ``sample_records`` of each partition."""
+        from lakefeed.clients.kafka.records import read_ranges
+        from lakefeed.records.schema.inference import infer_schema
+
+        settings = self.config.decode.json_
+        assert settings is not None  # Only a feed of JSON records has a guessed schema.
+        first = {span.key: span for span in sorted(ranges, key=lambda span: span.start, reverse=True)}
+        most = dict.fromkeys(first, settings.sample_records)
+        records = read_ranges(self.config.kafka, list(first.values()), most=most)
+        return infer_schema((record.value for record in records if record.value is not None), careful=True)
 
     def reread_with_headers(self, spark: SparkSession, spans: Sequence[OffsetRange], of: OffsetRanges) -> DataFrame:
         """Return some records of a commit once more, for its dead letters; ``of`` has the ranges of the commit."""
@@ -379,6 +395,7 @@ class Feed:
             spent=SpentBudget(config.dead_letters.budget if config.dead_letters else None),
             # A query with state cannot build its rows from only some of the records.
             reread=partial(self.source.reread, spark) if config.source.kafka and check_query is None else None,
+            sample=self.source.sample if config.decode.on_unknown_field == "evolve" else None,
         )
 
     def dead_letters(self) -> DeadLetterReader:

@@ -14,6 +14,8 @@ from typing import Any, Self
 from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.errors import UNKNOWN_SCHEMA
 from lakefeed.lazy import DataFrame, SparkSession, sf
+from lakefeed.messages.printable import counted
+from lakefeed.messages.text import one_line
 from lakefeed.offsets.ranges import OffsetRange, Partition, by_partition
 from lakefeed.stopwatch import add_time
 
@@ -96,6 +98,16 @@ class SchemasMissing:
 
 
 @dataclass(frozen=True)
+class FieldsMissing:
+    """The batch is not written: rows lack JSON fields that can become columns."""
+
+    starts: Mapping[Partition, int]
+    """The offset of the first such record of each partition that has one."""
+    field: str
+    """The path of one of the fields."""
+
+
+@dataclass(frozen=True)
 class Stopped:
     """The batch is not written: a record stops the feed, as the pipeline file requires."""
 
@@ -155,6 +167,10 @@ class BatchOutcomes:
         """Refuse the commit if a record has a schema id that is not among the reader schema's ``schema_ids``."""
         self._outcomes.cover(list(schema_ids))
 
+    def require_fields(self) -> None:
+        """Refuse the commit if a row lacks a JSON field that can become a column."""
+        self._outcomes.requireFields()
+
     def accepted(self, judged: DataFrame) -> DataFrame:
         """Count all records; return the records that become rows, without the column ``RECORD``."""
         # The frame's session may differ from this object's session, and both sessions need the catalog.
@@ -184,11 +200,14 @@ class BatchOutcomes:
         return float(self._outcomes.secondsSinceAllowed())
 
     @property
-    def refusal(self) -> SchemasMissing | Stopped | OverBudget | None:
+    def refusal(self) -> SchemasMissing | FieldsMissing | Stopped | OverBudget | None:
         """The reason why the counts refused the commit; None without a refusal."""
         match self._outcomes.refusal():
             case "schemas":
                 return SchemasMissing(frozenset(int(each) for each in self._outcomes.schemaIds()))
+            case "fields":
+                starts = by_partition(json.loads(str(self._outcomes.newFields())))
+                return FieldsMissing(starts, str(self._outcomes.newField()))
             case "stop":
                 return Stopped(str(self._outcomes.stop()))
             case "budget":
@@ -221,6 +240,21 @@ class BatchOutcomes:
         """For partitions with dead letters, the range from the first letter to the last one."""
         bounds = by_partition(json.loads(str(self._outcomes.deadRanges())))
         return [OffsetRange(*key, start, end) for key, (start, end) in bounds.items()]
+
+
+class LeftOutFields:
+    """Counts a run's records with JSON fields that have no column."""
+
+    def __init__(self) -> None:
+        self._records, self._next_note = 0, 1
+
+    def notes(self, outcomes: BatchOutcomes) -> Iterator[str]:
+        """Yield a message at the run's first record with a left-out field, and again at 100 times as many records."""
+        self._records += outcomes.counts.left_out
+        if self._records >= self._next_note and outcomes.counts.left_out:
+            self._next_note = 100 * self._records
+            field, records = one_line(outcomes.left_out_field), counted(self._records, "record")
+            yield f"the JSON field {field} has no column and is left out; {records} of this run have such fields"
 
 
 MOST_REASONS = 20

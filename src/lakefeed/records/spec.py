@@ -102,12 +102,14 @@ class Json:
         lenient: whether to accept numbers and booleans as text, NaN and Infinity, whole numbers with more digits than
             a double has, and half surrogate pairs.
         unknown_fields: the treatment of a field that has no column: see ``decode.on_unknown_field``.
+        refused_fields: with ``evolve``, the paths of fields that cannot become columns.
     """
 
     schema: str
     sampled: bool = False
     lenient: bool = False
     unknown_fields: UnknownField = "ignore"
+    refused_fields: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,8 @@ import pytest
 
 from lakefeed.errors import DecodeError, DriverReplaced, ErrorBudgetExceeded
 from lakefeed.feed.batch_reader import PlannedRestart
-from lakefeed.feed.batch_writer import BatchWriter, Committed, LeftOutFields
-from lakefeed.ledger.outcomes import Counts, OverBudget, Reason, SchemasMissing, Stopped
+from lakefeed.feed.batch_writer import BatchWriter, Committed
+from lakefeed.ledger.outcomes import Counts, LeftOutFields, OverBudget, Reason, SchemasMissing, Stopped
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.sinks.base import BaseSink

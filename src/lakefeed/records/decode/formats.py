@@ -146,6 +146,7 @@ def decoder_options(spark: SparkSession, spec: DecodeSpec) -> dict[str, str]:
         case specs.ConfluentJson():
             options["format"] = "json"
         case specs.Json():
+            options["refused-fields"] = json.dumps(sorted(spec.refused_fields))
             options |= {"format": "json", "reader-type": _table_type(spark, spec.schema, of="JSON").json()}
         case JavaFormat():
             columns = _table_type(spark, spec.schema, of=spec.name).json()

@@ -54,12 +54,15 @@ class InferredSchema:
     conflicts: tuple[TypeConflict, ...]
 
 
-def infer_schema(values: Iterable[bytes], *, name: str = "Value") -> InferredSchema:
+def infer_schema(values: Iterable[bytes], *, name: str = "Value", careful: bool = False) -> InferredSchema:
     """Guess the schema of JSON objects: a field has the type of most of its values.
 
     If a field has whole numbers and fractions, it becomes a double. Any other difference of types is a conflict: the
     schema cannot decode the records with the rarer types, so they become dead letters. More than 10,000 different
     fields are a ConfigError.
+
+    If ``careful``, a field without a value other than null is left out, and a field with values of several types is
+    text, so that no record becomes a dead letter because of it.
     """
     sample, records = _Sample(), 0
     broken: Counter[str] = Counter()
@@ -78,7 +81,7 @@ def infer_schema(values: Iterable[bytes], *, name: str = "Value") -> InferredSch
     conflicts = [TypeConflict("", f"{count} of {records} records: {why}") for why, count in broken.items()]
     if sample.has_nameless:
         conflicts.append(TypeConflict("", "a field with the empty name is left out: no column can have it"))
-    guess = _Guess(conflicts)
+    guess = _Guess(conflicts, careful=careful)
     avro = guess.record(sample.root, name, "")
     if odd := sorted(name for name in guess.names if not _AVRO_NAME.fullmatch(name)):
         shown = ", ".join(name[:50] for name in odd[:5])
@@ -112,6 +115,14 @@ class _Place:
     kinds: Counter[str] = field(default_factory=Counter)
     fields: dict[str, _Place] = field(default_factory=dict)
     items: _Place | None = None
+
+    @property
+    def has_value(self) -> bool:
+        """Return whether the place or a place inside has a value other than null, an empty object or an empty array."""
+        if self.kinds.keys() - {"null", "object", "array"}:
+            return True
+        inner = [*self.fields.values(), *([self.items] if self.items else [])]
+        return any(each.has_value for each in inner)
 
 
 class _Sample:
@@ -157,8 +168,8 @@ def _kind(value: Any) -> str:
 class _Guess:
     """Chooses the Avro types of all places, and collects the conflicts."""
 
-    def __init__(self, conflicts: list[TypeConflict]) -> None:
-        self._conflicts = conflicts
+    def __init__(self, conflicts: list[TypeConflict], *, careful: bool) -> None:
+        self._conflicts, self._careful = conflicts, careful
         self.names: set[str] = set()
         self._records = Counter(PRIMITIVES)
 
@@ -173,6 +184,7 @@ class _Guess:
         fields = [
             {"name": column, "type": ["null", self._type(inner, child_path(path, column))], "default": None}
             for column, inner in place.fields.items()
+            if inner.has_value or not self._careful
         ]
         return {"type": "record", "name": name, "fields": fields}
 
@@ -202,6 +214,8 @@ class _Guess:
             what = "the sample has only empty objects: STRING, for the JSON, is a guess"
         if what is not None:
             self._conflicts.append(TypeConflict(path, what))
+        if others and self._careful:
+            return "string"
         return "string" if most == "null" or (most == "object" and not place.fields) else most
 
     def _unused_name(self, name: str) -> str:

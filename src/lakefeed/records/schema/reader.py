@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from lakefeed.clients.retry import retry_until
 from lakefeed.config.decoding import Accept
 from lakefeed.errors import ConfigError, ResourceMissing, SchemaChanged, SchemaIncompatible, Unreachable
 from lakefeed.lazy import DataFrame, StructType
+from lakefeed.messages.text import one_line
 from lakefeed.offsets.ranges import WRITTEN_BY_ANOTHER
 from lakefeed.records.schema.avro import NO_DEFAULT, nullable, short_name
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.merge import SchemaMerge, merge_schemas
+from lakefeed.records.schema.new_fields import GrownSchema, with_new_fields
 from lakefeed.records.schema.parse import parse
 from lakefeed.records.spec import ConfluentAvro, ConfluentJson, DecodeSpec, Json, RegisteredFormat, ResolvedDecoder
 
+if TYPE_CHECKING:
+    from lakefeed.records.schema.inference import InferredSchema
+
 ChangePolicy = Literal["evolve", "ignore", "fail"]
+MOST_REFUSED = 100
+"""The number of refused JSON fields after which a run adds no more columns."""
 
 
 @dataclass(frozen=True)
@@ -283,6 +290,60 @@ class ReaderSchema:
             except (SchemaIncompatible, ConfigError) as misfit:
                 self._evolution = before
                 self._evolution.refuse(schema_id, misfit.what)
+
+    @property
+    def grows(self) -> bool:
+        """Return whether a JSON field without a column becomes a new column."""
+        spec = self.decoder.spec
+        return isinstance(spec, Json) and spec.unknown_fields == "evolve" and len(spec.refused_fields) < MOST_REFUSED
+
+    def add_fields(self, path: str, sample: InferredSchema, *, rows_of: Callable[[], DataFrame]) -> bool:
+        """Add columns for the new fields of a sample of JSON records; return whether the rows have new columns.
+
+        A field that cannot become a column is left out of this run's rows, and a message says why. The field at
+        ``path`` is one of the new fields; if the sample shows no type for any of them, this field is refused.
+        """
+        before, schema = self.decoder, self._json.schema
+        grown = with_new_fields(schema, sample.avro, without=self._json.refused_fields)
+        try:
+            self._grow(grown, rows_of)
+        except (SchemaIncompatible, ConfigError):
+            self.decoder = before
+            # Without the new columns, an error is the table's fault and stops the feed.
+            self.keeper.apply_schema(rows_of().schema, StoredSchema(schema, frozenset()))
+            for field_path in grown.added:
+                self._try_field(field_path, sample, rows_of)
+        if self.decoder is before:
+            self._refuse_fields({path: "its values show no type"})
+        return self._json.schema != schema
+
+    @property
+    def _json(self) -> Json:
+        assert isinstance(self.decoder.spec, Json)  # Only JSON records have fields beside their schema's.
+        return self.decoder.spec
+
+    def _try_field(self, path: str, sample: InferredSchema, rows_of: Callable[[], DataFrame]) -> None:
+        """Add a new column alone; refuse its field if the table cannot have the column."""
+        before = self.decoder
+        try:
+            self._grow(with_new_fields(self._json.schema, sample.avro, only=path), rows_of)
+        except (SchemaIncompatible, ConfigError) as misfit:
+            self.decoder = before
+            self._refuse_fields({path: misfit.what})
+
+    def _grow(self, grown: GrownSchema, rows_of: Callable[[], DataFrame]) -> None:
+        if grown.changes:
+            self.decoder = replace(self.decoder, spec=replace(self._json, schema=grown.schema))
+            entry = Entry(datetime.now(UTC), None, grown.changes)
+            self.keeper.apply_schema(rows_of().schema, StoredSchema(grown.schema, frozenset()), [entry])
+            self._passed_over.append(f"new JSON fields: {'; '.join(map(str, grown.changes))}")
+        self._refuse_fields(grown.refused)
+
+    def _refuse_fields(self, refused: Mapping[str, str]) -> None:
+        known = self._json.refused_fields
+        if new := {path: why for path, why in refused.items() if path not in known}:
+            self.decoder = replace(self.decoder, spec=replace(self._json, refused_fields=known | new.keys()))
+            self._passed_over += [f"the JSON field {one_line(path)} is left out: {why}" for path, why in new.items()]
 
     def notes(self) -> tuple[str, ...]:
         """Return the messages since the last call."""

@@ -53,7 +53,7 @@ public final class OutcomeFunction extends SqlFunction<Boolean> {
         current.records++;
         if (leftOut.isFound()) {
             if (verdict == ROW) {
-                current.leaveOut(leftOut);
+                current.leaveOut(leftOut, offset);
             }
             leftOut.clear();
         }

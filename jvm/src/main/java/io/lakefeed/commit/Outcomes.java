@@ -39,6 +39,7 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
     private transient List<Bound> bounds = List.of();
 
     private transient Set<Integer> coveredSchemas;
+    private transient boolean requiresFields;
     private transient String refusal;
     /** The rows that the batch's commit has added; null before it, or if the sink does not report them. */
     private transient volatile Long landed;
@@ -79,6 +80,7 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         reset();
         bounds = List.of();
         coveredSchemas = null;
+        requiresFields = false;
         refusal = null;
         allowedAt = 0;
         landed = null;
@@ -121,7 +123,10 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         coveredSchemas = new HashSet<>(schemaIds);
     }
 
-    /** Returns why the commit was refused: {@code schemas}, {@code stop} or {@code budget}; or null. */
+    /**
+     * Returns why the commit was refused: {@code schemas}, {@code fields}, {@code stop} or {@code budget}; null if the
+     * commit was not refused.
+     */
     public String refusal() {
         return refusal;
     }
@@ -136,6 +141,10 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         if (coveredSchemas != null && !coveredSchemas.containsAll(schemaIds())) {
             refusal = "schemas";
             throw new BatchRefused("the batch has records of schemas that its rows do not cover yet: " + schemaIds());
+        }
+        if (requiresFields && newField() != null) {
+            refusal = "fields";
+            throw new BatchRefused("the batch has records with fields that can become columns: " + newFields());
         }
         if (stop() != null) {
             refusal = "stop";
@@ -194,6 +203,38 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
                 .orElse(null);
     }
 
+    /** Lets the commit be refused if a row's record has a field that can become a column. */
+    public void requireFields() {
+        requiresFields = true;
+    }
+
+    /** Returns the path of a field that can become a column; null if there is none. */
+    public String newField() {
+        return ranges.values().stream()
+                .filter(each -> each.newField != null)
+                .min(Comparator.comparing((RangeOutcome each) -> each.topic)
+                        .thenComparing(each -> each.partition)
+                        .thenComparing(each -> each.firstOffset))
+                .map(each -> each.newField)
+                .orElse(null);
+    }
+
+    /**
+     * Returns the offset of each partition's first row whose record has a field that can become a column: {@code
+     * {"topic":{"0":offset}}}.
+     */
+    public String newFields() {
+        Map<String, Map<Integer, Long>> topics = new TreeMap<>();
+        for (RangeOutcome range : ranges.values()) {
+            if (range.newField != null) {
+                topics.computeIfAbsent(range.topic, any -> new TreeMap<>())
+                        .merge(range.partition, range.newFieldOffset, Math::min);
+            }
+        }
+        return json(topics);
+    }
+
+    /** Returns the ids of the writers' schemas. */
     public Set<Integer> schemaIds() {
         Set<Integer> all = new TreeSet<>();
         ranges.values().forEach(each -> all.addAll(each.schemaIds));
@@ -247,7 +288,7 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
                 .computeIfAbsent(range.partition, any -> first);
     }
 
-    private static String json(Map<String, Map<Integer, long[]>> topics) {
+    private static String json(Object topics) {
         try {
             return JSON.writeValueAsString(topics);
         } catch (JsonProcessingException impossible) {
@@ -315,6 +356,10 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         long leftOut;
 
         String leftOutField;
+        /** The path of a field that can become a column, with the offset of its record; null if there is none. */
+        String newField;
+
+        long newFieldOffset;
         /** The record that stops the feed, with the reason; null if there is none. */
         String stop;
 
@@ -345,8 +390,12 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
             }
         }
 
-        void leaveOut(LeftOut field) {
+        void leaveOut(LeftOut field, long offset) {
             leftOut++;
+            if (newField == null && field.newColumn() != null) {
+                newField = field.newColumn();
+                newFieldOffset = offset;
+            }
             if (leftOutField == null) {
                 leftOutField = field.described();
             }

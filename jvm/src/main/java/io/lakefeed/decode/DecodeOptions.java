@@ -37,8 +37,9 @@ import org.apache.spark.unsafe.types.UTF8String;
  *       writer-schema} with {@code writer-references} (a JSON array of texts), or {@code writer-set} (a descriptor set
  *       in Base64), and {@code message};
  *   <li>{@code json}: {@code reader-schema} (Avro) or {@code reader-type} (JSON of a StructType); {@code lenient}, see
- *       {@link TextValue.Rules#lenient}; {@code unknown-field}, if it is {@code dead_letter}, makes a field without a
- *       column an error of its record; {@code time-zone} of timestamps that state no time zone (UTC);
+ *       {@link TextValue.Rules#lenient}; {@code unknown-field}: a field without a column is ignored, {@code
+ *       dead_letter} makes it an error of its record, {@code evolve} notes fields that can become columns, without
+ *       {@code refused-fields} (a JSON array of paths); {@code time-zone} of timestamps that state no time zone (UTC);
  *   <li>{@code string}: none;
  *   <li>a class: {@code reader-type}, and its own options.
  * </ul>
@@ -75,7 +76,7 @@ final class DecodeOptions implements Serializable {
             case "json" -> new JsonReader(
                     JsonValue.record(columns(), options.containsKey("reader-schema") ? readerSchema() : null, rules()),
                     rules().lenient(),
-                    "dead_letter".equals(options.get("unknown-field")),
+                    unknownFields(),
                     options.containsKey("registry-url") ? writers(WriterSchema.JSON) : null);
             case "string" -> new StringReader();
             default -> readerOfPackage();
@@ -125,6 +126,11 @@ final class DecodeOptions implements Serializable {
 
     private Schema readerSchema() {
         return AvroTypes.reader(required("reader-schema"));
+    }
+
+    private LeftOut.Rule unknownFields() {
+        String rule = options.getOrDefault("unknown-field", "ignore");
+        return new LeftOut.Rule(rule.equals("dead_letter"), rule.equals("evolve") ? Set.of(texts("refused-fields")) : null);
     }
 
     private Acceptance acceptance() {

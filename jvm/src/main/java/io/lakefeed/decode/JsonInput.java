@@ -34,8 +34,8 @@ final class JsonInput implements Closeable {
     /** Notes fields without a column; null if such fields are not counted. */
     LeftOut leftOut;
 
-    /** Whether a field without a column is an error of its record. */
-    boolean refusesUnknown;
+    /** The treatment of fields without a column. */
+    LeftOut.Rule unknown = LeftOut.Rule.IGNORE;
 
     private final boolean lenient;
     /** Whether the document has escapes, which alone can produce half of a surrogate pair. */
@@ -110,7 +110,23 @@ final class JsonInput implements Closeable {
         return repaired == null ? text : repaired.toString();
     }
 
-    /** Returns the current value as compact JSON, and stops at its last token; numbers stay as written. */
+    /** Skips the current value; returns whether it has a text, number or boolean at any depth. */
+    boolean skipValue() throws IOException {
+        boolean found = false;
+        int depth = 0;
+        for (JsonToken token = parser.currentToken(); ; token = parser.nextToken()) {
+            found |= token.isScalarValue() && token != JsonToken.VALUE_NULL;
+            depth += token.isStructStart() ? 1 : token.isStructEnd() ? -1 : 0;
+            if (depth == 0) {
+                return found;
+            }
+        }
+    }
+
+    /**
+     * Returns the current value as compact JSON, with numbers as they are written; the parser is then at the value's
+     * last token.
+     */
     UTF8String json() throws IOException {
         StringWriter text = new StringWriter();
         try (JsonGenerator generator = STRICT.createGenerator(text)) {

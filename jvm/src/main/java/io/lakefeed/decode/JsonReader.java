@@ -13,17 +13,17 @@ import org.apache.spark.sql.catalyst.InternalRow;
 final class JsonReader extends RecordReader {
     private final JsonValue.Record record;
     private final boolean lenient;
-    private final boolean refusesUnknown;
+    private final LeftOut.Rule unknown;
     private final Writers<String> writers;
     private final LeftOut leftOut = LeftOut.ofThread();
     private int lastId = -1;
 
     /** Creates a reader of records, which have a header if {@code writers} is not null. */
-    JsonReader(JsonValue.Record record, boolean lenient, boolean refusesUnknown, Writers<String> writers) {
+    JsonReader(JsonValue.Record record, boolean lenient, LeftOut.Rule unknown, Writers<String> writers) {
         super(writers);
         this.record = record;
         this.lenient = lenient;
-        this.refusesUnknown = refusesUnknown;
+        this.unknown = unknown;
         this.writers = writers;
     }
 
@@ -36,7 +36,7 @@ final class JsonReader extends RecordReader {
         }
         try (JsonInput input = new JsonInput(text(bytes, from), budget, lenient)) {
             input.leftOut = leftOut;
-            input.refusesUnknown = refusesUnknown;
+            input.unknown = unknown;
             if (input.parser.nextToken() != JsonToken.START_OBJECT) {
                 throw new BadRecord("not a JSON object");
             }

@@ -270,15 +270,18 @@ interface JsonValue {
                 while (in.parser.nextToken() != JsonToken.END_OBJECT) {
                     name = in.parser.currentName();
                     slot = slots.get(name);
-                    if (slot == null && in.refusesUnknown) {
+                    if (slot == null && in.unknown.isError()) {
                         throw new BadRecord(LeftOut.refusal(name, slots.keySet())).at(name);
                     }
                     JsonToken first = in.parser.nextToken();
                     if (slot == null) {
+                        boolean hasValue = in.skipValue();
                         if (in.leftOut != null) {
                             in.leftOut.note(path, name, slots.keySet());
+                            if (hasValue && in.unknown.refused() != null) {
+                                in.leftOut.noteColumn(path, name, in.unknown);
+                            }
                         }
-                        in.parser.skipChildren();
                     } else if (row[slot] != ABSENT) {
                         throw new BadRecord("occurs twice in one object");
                     } else {

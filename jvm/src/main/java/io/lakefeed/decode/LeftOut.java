@@ -1,5 +1,6 @@
 package io.lakefeed.decode;
 
+import java.util.Set;
 import org.apache.spark.TaskContext;
 
 /**
@@ -16,11 +17,22 @@ public final class LeftOut {
      */
     private static final int MOST_COMPARED = 1_000;
 
+    /**
+     * The treatment of fields without a column.
+     *
+     * @param isError whether such a field makes its record unreadable
+     * @param refused the paths of fields that cannot become columns; null if no field becomes a column
+     */
+    record Rule(boolean isError, Set<String> refused) {
+        static final Rule IGNORE = new Rule(false, null);
+    }
+
     private long task = -1;
     private int compared;
     private String parent;
     private String name;
     private String column;
+    private String newColumn;
 
     /** Returns the calling thread's object, which is empty when a task begins. */
     public static LeftOut ofThread() {
@@ -56,6 +68,23 @@ public final class LeftOut {
         }
     }
 
+    /** Notes a field that can become a column; keeps the record's first one. */
+    void noteColumn(String parent, String name, Rule rule) {
+        if (newColumn == null && !name.isEmpty()) {
+            String path = path(parent, name);
+            newColumn = rule.refused().contains(path) ? null : path;
+        }
+    }
+
+    /** Returns the path of a field that can become a column; null if the record has none. */
+    public String newColumn() {
+        return newColumn;
+    }
+
+    private static String path(String parent, String name) {
+        return parent.isEmpty() ? name : parent + "." + name;
+    }
+
     /** Returns the error of a record with a field that no column has. */
     static String refusal(String name, Iterable<String> columns) {
         for (String each : columns) {
@@ -73,7 +102,7 @@ public final class LeftOut {
 
     /** Returns the field's path and, if there is one, the column whose name differs only in case. */
     public String described() {
-        String path = parent.isEmpty() ? name : parent + "." + name;
+        String path = path(parent, name);
         return column == null ? path : path + " (the column is " + column + ")";
     }
 
@@ -82,5 +111,6 @@ public final class LeftOut {
         parent = null;
         name = null;
         column = null;
+        newColumn = null;
     }
 }
