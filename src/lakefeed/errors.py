@@ -195,7 +195,10 @@ class PortTaken(WorldError):
 
 
 class SchemaChanged(WorldError):
-    """A writer changed its schema, and the pipeline has ``schema.on_change: fail``."""
+    """A writer changed its schema, or encrypts values, and the pipeline file stops the feed for that.
+
+    The settings are ``schema.on_change: fail`` and ``decode.on_encrypted: stop``.
+    """
 
     topic = "schema-evolution"
 

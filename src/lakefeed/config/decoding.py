@@ -246,6 +246,10 @@ class Decode(Encoded):
     field's path. evolve: add a column, whose type a sample of the field's values shows; requires json: {schema:
     sample}. dead_letter: the record becomes a dead letter with the path. Default: ignore."""
 
+    on_encrypted: Literal["keep", "dead_letter", "stop"] = "keep"
+    """For a record whose registered schema has rules that encrypt fields, which lakefeed cannot decrypt. keep: land the
+    ciphertext and report it. dead_letter: the record becomes a dead letter. stop: the feed stops. Default: keep."""
+
     @property
     def unknown_fields(self) -> UnknownField:
         return self.on_unknown_field
@@ -266,6 +270,9 @@ class Decode(Encoded):
             yield ConfigProblem(AFTER_IS_TEXT, key="envelope", hint=UNWRAP_DOCUMENTS)
         if self.on_unavailable is not None and self.placeholder is None:
             yield "on_unavailable requires unavailable_value, or envelope: debezium"
+        if self.on_encrypted != "keep" and self.registry is None:
+            what = "on_encrypted requires a registry, whose schemas have the rules that encrypt fields"
+            yield ConfigProblem(what, key="on_encrypted", hint="remove on_encrypted")
         if self.on_unknown_field != "ignore" and self.json_ is None and self.json_schema is None:
             what = "on_unknown_field is for JSON: records of other formats have no fields beside their schema's"
             hint = "remove on_unknown_field; schema.on_change decides about new fields of registered schemas"

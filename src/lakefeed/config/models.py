@@ -64,7 +64,7 @@ def pipeline_model() -> type[PipelineConfig]:
 def _dead_letters(config: PipelineBlocks) -> Iterator[ConfigProblem]:
     kafka, letters = config.source.kafka, config.dead_letters
     makers = [f"expect.{name}" for name, rule in config.expect.items() if rule.on_violation == "dead_letter"]
-    settings = ("on_null", "on_unknown_field")
+    settings = ("on_null", "on_unknown_field", "on_encrypted")
     makers += [f"decode.{name}" for name in settings if getattr(config.decode, name) == "dead_letter"]
     if letters is None and makers:
         what = f"{makers[0]} makes dead letters, and the block dead_letters is missing"

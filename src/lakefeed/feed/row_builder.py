@@ -137,7 +137,13 @@ class FeedDecoder:
         stored = sink.stored_schema() if config.decode.registry is not None or config.decode.is_sampled else None
         decoder = self._resolve(spark, stored)
         return RowBuilder(
-            schema=ReaderSchema(decoder, policy=config.schema_.on_change, keeper=sink, stored=stored),
+            schema=ReaderSchema(
+                decoder,
+                policy=config.schema_.on_change,
+                keeper=sink,
+                stored=stored,
+                on_encrypted=config.decode.on_encrypted,
+            ),
             policy=self.policy,
             keep=kept_metadata(config),
             transform=transform,

@@ -137,6 +137,7 @@ class ResolvedDecoder:
         notes: messages about newer versions that cannot be used.
         older: yields decoders for older versions, newest first, in case this decoder's rows fit no table.
         writer_schema: returns a writer's schema by id as an Avro record schema; None for formats without schema ids.
+        encryption: returns what the rules of a schema encrypt, by the schema's id; None if they encrypt nothing.
     """
 
     spec: DecodeSpec
@@ -145,6 +146,7 @@ class ResolvedDecoder:
     notes: tuple[str, ...] = ()
     older: Callable[[], Iterator[ResolvedDecoder]] = lambda: iter(())
     writer_schema: Callable[[int], str] | None = None
+    encryption: Callable[[int], str | None] = lambda schema_id: None
 
 
 def registry_address(url: str) -> str:

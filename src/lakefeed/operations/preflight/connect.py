@@ -195,7 +195,19 @@ def _subjects(
         )
         return [Problem(what=what, key=key, about=registry.url, hint=hint, severity="warning") for what in passed]
 
-    checks: list[Check] = [latest]
+    def encrypted() -> list[Problem]:
+        """Warn if the rules of a subject's newest version encrypt fields."""
+        from lakefeed.records.decode.encryption import encryption_of
+
+        try:
+            what = encryption_of(_registry(registry).latest(subject or ""))
+        except LakefeedError:
+            return []  # ``latest`` reports the error.
+        hint = "let the records be decrypted before lakefeed; decode.on_encrypted decides what happens to them"
+        text = f"{what} of the {part}s of {subject}, and lakefeed does not decrypt"
+        return [Problem(what=text, key=key, about=registry.url, hint=hint, severity="warning")] if what else []
+
+    checks: list[Check] = [latest, *([encrypted] if subject is not None else [])]
     for at, name in enumerate(encoded.avro.subjects if encoded.avro is not None else ()):
         if topic is not None or "{topic}" not in name:
             allowed = name.replace("{topic}", topic or "")

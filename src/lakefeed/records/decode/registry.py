@@ -13,7 +13,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import quote, urlencode
@@ -62,11 +62,13 @@ class SchemaText:
         text: the schema; an Avro schema also contains the types of the schemas that it refers to.
         kind: ``AVRO``, ``PROTOBUF`` or ``JSON``.
         references: all schemas that the schema refers to, directly or indirectly, dependencies first.
+        extra: the registry's ``ruleSet`` and ``metadata`` of the schema.
     """
 
     text: str
     kind: str = "AVRO"
     references: tuple[ReferredSchema, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,7 +196,8 @@ class SchemaRegistry:
         references = tuple(self._referred(answer, set(), 0, _context(subject or "")))
         if kind == "AVRO" and references:
             text = inline(text, [schema.text for schema in references])
-        return {"text": text, "kind": kind, "references": references}
+        extra = {name: answer[name] for name in ("ruleSet", "metadata") if answer.get(name)}
+        return {"text": text, "kind": kind, "references": references, "extra": extra}
 
     def _referred(
         self, answer: Mapping[str, Any], visited: set[tuple[str, int]], depth: int, context: str

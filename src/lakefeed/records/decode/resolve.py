@@ -20,6 +20,7 @@ from lakefeed.errors import ConfigError, ResourceMissing, SchemaIncompatible
 from lakefeed.lazy import SparkSession
 from lakefeed.records import spec as specs
 from lakefeed.records.decode.avro_schema import avro_schema_of, usable_versions
+from lakefeed.records.decode.encryption import encryption_of
 from lakefeed.records.decode.registry import KINDS, SchemaRegistry
 from lakefeed.records.schema.parse import require_usable
 from lakefeed.records.spec import DecodeSpec, ResolvedDecoder
@@ -63,7 +64,11 @@ def _choices(
             notes = (*value.notes, *(key.notes if key else ()))
             decoder = replace(value, key=key.spec if key else None, notes=notes)
             if decode.registry is not None:
-                decoder = replace(decoder, writer_schema=_writers(spark, decode, decode.registry, decoder.spec))
+                decoder = replace(
+                    decoder,
+                    writer_schema=_writers(spark, decode, decode.registry, decoder.spec),
+                    encryption=partial(_encryption, SchemaRegistry.of(decode.registry), decoder.spec),
+                )
             yield decoder
 
 
@@ -73,6 +78,11 @@ def _writers(spark: SparkSession, decode: Decode, registry: Registry, spec: Deco
     assert isinstance(spec, specs.RegisteredFormat)
     read = partial(avro_schema_of, spark, client, kind=KINDS[decode.kind], message=message, subject=spec.subject)
     return partial(_schema_of_subjects, client, spec, read) if spec.subjects else read
+
+
+def _encryption(client: SchemaRegistry, spec: DecodeSpec, schema_id: int) -> str | None:
+    assert isinstance(spec, specs.RegisteredFormat)
+    return encryption_of(client.schema(schema_id, spec.subject))
 
 
 def put_credentials(spark: SparkSession, decode: Decode) -> None:

@@ -9,7 +9,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 from lakefeed.clients.retry import retry_until
 from lakefeed.config.decoding import Accept
@@ -27,6 +27,7 @@ from lakefeed.records.spec import ConfluentAvro, ConfluentJson, DecodeSpec, Json
 if TYPE_CHECKING:
     from lakefeed.records.schema.inference import InferredSchema
 
+T = TypeVar("T")
 ChangePolicy = Literal["evolve", "ignore", "fail"]
 MOST_REFUSED = 100
 """The number of refused JSON fields after which a run adds no more columns."""
@@ -188,6 +189,7 @@ class ReaderSchema:
         policy: see ``Evolution``.
         keeper: the sink.
         stored: the schema that the sink has stored, if any.
+        on_encrypted: ``decode.on_encrypted`` of the pipeline file: what happens to records with encrypted fields.
     """
 
     decoder: ResolvedDecoder
@@ -195,6 +197,7 @@ class ReaderSchema:
     policy: ChangePolicy = "evolve"
     keeper: SchemaKeeper
     stored: StoredSchema | None = None
+    on_encrypted: Literal["keep", "dead_letter", "stop"] = "keep"
 
     def __post_init__(self) -> None:
         self._passed_over = list(self.decoder.notes)
@@ -256,6 +259,31 @@ class ReaderSchema:
         assert refused is not None
         raise refused
 
+    def _judge_encrypted(self, known: Iterable[int]) -> None:
+        """Apply ``on_encrypted`` to ids that need no merge; with ``stop``, a record of such a schema stops the feed."""
+        for schema_id in sorted(known):
+            try:
+                what = self._ask(partial(self.decoder.encryption, schema_id))
+            except (ResourceMissing, ConfigError):
+                continue  # Without the schema, no record can be read.
+            if what is None:
+                continue
+            if self.on_encrypted == "stop":
+                self._evolution.known_ids.discard(schema_id)
+            else:
+                self._refuse_encrypted(schema_id, what)
+
+    def _refuse_encrypted(self, schema_id: int, what: str) -> None:
+        if self.on_encrypted == "stop":
+            hint = "let the records be decrypted before lakefeed, or set decode.on_encrypted to dead_letter or keep"
+            raise SchemaChanged(
+                f"schema id {schema_id} has encrypted values: {what}", where="decode.on_encrypted: stop", hint=hint
+            )
+        if self.on_encrypted == "dead_letter":
+            self._evolution.refuse(schema_id, f"encrypted: {what}")
+        else:
+            self._evolution.note(schema_id, f"{what}: lakefeed does not decrypt, and lands the ciphertext")
+
     def _begin(self, rows_of: Callable[[], DataFrame]) -> None:
         if self.decoder.writer_schema is None:
             # Store a guessed schema, because the next start would guess from other records, and perhaps another schema.
@@ -264,10 +292,18 @@ class ReaderSchema:
             self.keeper.apply_schema(rows_of().schema, sampled, ())
             return
         if self.stored is None:
+            self._judge_encrypted(self._latest_ids)
             self._apply(rows_of)
             return
         self._evolution.reader_schema, self._evolution.known_ids = self.stored.schema, set(self.stored.ids)
-        self.merge_writer_schemas([] if self.policy == "fail" else self._latest_ids, rows_of=rows_of)
+        # An earlier run may have merged these schemas with another ``on_encrypted``.
+        self._judge_encrypted(self.stored.ids.intersection(self._latest_ids) if self._keeps else self.stored.ids)
+        waits = self.policy == "fail" or self.on_encrypted == "stop"
+        self.merge_writer_schemas([] if waits else self._latest_ids, rows_of=rows_of)
+
+    @property
+    def _keeps(self) -> bool:
+        return self.on_encrypted == "keep"
 
     def merge_writer_schemas(self, schema_ids: Iterable[int], *, rows_of: Callable[[], DataFrame]) -> None:
         """Merge new writers' schemas, and prepare the sink for the rows of the merged schema.
@@ -356,9 +392,8 @@ class ReaderSchema:
         entries = []
         for schema_id in sorted(set(schema_ids) - evolution.known_ids - evolution.unusable_ids):
             try:
-                # Wait for a registry that does not answer, so that an outage delays the batch instead of ending the
-                # feed.
-                text = retry_until(partial(read, schema_id), is_transient=lambda error: isinstance(error, Unreachable))
+                text = self._ask(partial(read, schema_id))
+                encrypted = self._ask(partial(self.decoder.encryption, schema_id))
             except (ResourceMissing, ConfigError) as unusable:
                 evolution.unusable_ids.add(schema_id)
                 evolution.note(schema_id, f"{unusable.what}; its new fields, if any, are not landed")
@@ -366,6 +401,8 @@ class ReaderSchema:
             except SchemaIncompatible as refused:
                 evolution.refuse(schema_id, refused.what)
                 continue
+            if encrypted is not None:
+                self._refuse_encrypted(schema_id, encrypted)
             try:
                 merge = evolution.merge_writer_schema(schema_id, text)
             except ConfigError as unusable:
@@ -374,6 +411,11 @@ class ReaderSchema:
                 if merge:
                     entries.append(Entry(datetime.now(UTC), schema_id, merge.changes))
         self._apply(rows_of, entries)
+
+    @staticmethod
+    def _ask(question: Callable[[], T]) -> T:
+        """Wait for a registry that does not answer, so that an outage delays the batch instead of ending the feed."""
+        return retry_until(question, is_transient=lambda error: isinstance(error, Unreachable))
 
     def _apply(self, rows_of: Callable[[], DataFrame], entries: Sequence[Entry] = ()) -> None:
         stored = StoredSchema(self._evolution.reader_schema, self._evolution.merged_ids)
