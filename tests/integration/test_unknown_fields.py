@@ -1,5 +1,6 @@
 """JSON fields without a column are left out, or make dead letters, as ``decode.on_unknown_field`` says."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -157,3 +158,93 @@ def test_a_field_that_cannot_become_a_column_is_left_out_with_the_reason(
     assert "the JSON field ID is left out: differs from the column id only in case" in notes
     assert any(note.startswith("the JSON field _lakefeed_is_row is left out: ") for note in notes)
     assert sorted((row["id"], row["ok"]) for row in feed.rows(f"{feed.table}_{path}")) == [(1, None), (2, 5), (3, None)]
+
+
+def of_any_shape(feed: Feed, path: str, version: int, **decode: Any) -> Pipeline:
+    return feed.pipeline(
+        name=f"{feed.name}_{path}_{version}",
+        fast_path=path,
+        decode=decode,
+        sink={"iceberg": {"table": f"{feed.table}_{path}_{version}", "format_version": version}},
+        dead_letters={"table": f"{feed.table}_{path}_{version}_letters"},
+        checkpoint=feed.place(f"checkpoints/{feed.name}_{path}_{version}"),
+    )
+
+
+SHAPES = [
+    b'{"id": 0, "inner": {"a": 1}, "list": []}',
+    b'{"id": 1, "more": {"x": [1, null, 2.50]}, "b": "\\u00e4", "unknown_fields": 1}',
+    b'{"list": [{"c": 1}, {"c": 2, "d": 3}], "id": 2, "inner": {"b": null}}',
+    b'{"id": 3, "x": 1, "x": 2}',
+    b'{"id": "no number", "x": 1}',
+]
+REMAINDERS = {
+    0: None,
+    1: {"more": {"x": [1, None, 2.5]}, "b": "ä", "unknown_fields": 1},
+    2: {"list": [{"c": 1}, {"c": 2, "d": 3}], "inner": {"b": None}},
+}
+
+
+@BOTH_PATHS
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_column_keeps_the_fields_that_have_no_column(lake: SparkSession, feed: Feed, path: str, version: int) -> None:
+    feed.create_topic(partitions=1)
+    feed.send(SHAPES)
+    pipeline = of_any_shape(feed, path, version, json={"schema_ddl": COLUMNS}, on_unknown_field="variant")
+    counts, _ = run(lake, pipeline)
+    assert counts == Counts(5, 2 if version == 3 else 1, 0, 0)
+    table = lake.table(f"{feed.table}_{path}_{version}")
+    assert dict(table.dtypes)["unknown_fields"] == ("variant" if version == 3 else "string")
+    text = "to_json(unknown_fields)" if version == 3 else "unknown_fields"
+    found = {row.id: row.text and json.loads(row.text) for row in table.selectExpr("id", f"{text} AS text").collect()}
+    assert {number: found[number] for number in REMAINDERS} == REMAINDERS
+    assert found.keys() == ({0, 1, 2} if version == 3 else {0, 1, 2, 3})
+    reasons = {row.offset: row.reason for row in lake.table(f"{feed.table}_{path}_{version}_letters").collect()}
+    assert reasons.get(3) == ("a duplicate key" if version == 3 else None)
+    # A new driver resumes, and what reads the table without Spark knows it.
+    feed.send([b'{"id": 5, "late": true}'])
+    run(lake, pipeline)
+    assert table.where("unknown_fields IS NOT NULL").count() == (3 if version == 3 else 4)
+    assert pipeline.verify().faults == ()
+    assert pipeline.status().position is not None
+
+
+@BOTH_PATHS
+@pytest.mark.parametrize("version", [2, 3])
+def test_json_without_a_schema_is_one_column_for_values_of_any_form(
+    lake: SparkSession, feed: Feed, path: str, version: int
+) -> None:
+    feed.create_topic(partitions=1)
+    feed.send([b'{"a": {"b": [1, "x"]}}', b"[1, 2]", b'"text"', b"12.50", b"null", b"", b"{", b"1 2", None])
+    run(lake, of_any_shape(feed, path, version, json={}, on_null="skip", metadata=["offset"]))
+    text = "to_json(value)" if version == 3 else "value"
+    table = lake.table(f"{feed.table}_{path}_{version}")
+    found = {row.kafka_offset: row.text for row in table.selectExpr("kafka_offset", f"{text} AS text").collect()}
+    fraction = "12.5" if version == 3 else "12.50"
+    assert found == {0: '{"a":{"b":[1,"x"]}}', 1: "[1,2]", 2: '"text"', 3: fraction, 4: "null"}
+    reasons = {row.offset: row.reason for row in lake.table(f"{feed.table}_{path}_{version}_letters").collect()}
+    assert reasons == {
+        5: "empty: 0 bytes",
+        6: "truncated JSON",
+        7: "something follows the JSON value after character 1",
+    }
+
+
+@BOTH_PATHS
+def test_declared_variants_at_each_depth_are_shredded_as_the_table_says(
+    lake: SparkSession, feed: Feed, path: str
+) -> None:
+    feed.create_topic(partitions=1)
+    feed.send([b'{"id": %d, "v": {"n": %d, "s": "x"}, "l": [{"v": [1]}], "m": {"k": 1}}' % (n, n) for n in range(50)])
+    columns = "id BIGINT, v VARIANT, l ARRAY<STRUCT<v: VARIANT>>, m MAP<STRING, VARIANT>"
+    pipeline = of_any_shape(feed, path, 3, json={"schema_ddl": columns})
+    counts, _ = run(lake, pipeline)
+    assert counts == Counts(50)
+    table = lake.table(f"{feed.table}_{path}_3")
+    [row] = (
+        table.where("id = 7")
+        .selectExpr("variant_get(v, '$.n', 'int') AS n", "to_json(l[0].v) AS l", "to_json(m['k']) AS k")
+        .collect()
+    )
+    assert (row.n, row.l, row.k) == (7, "[1]", "1")
+    assert pipeline.verify().faults == ()

@@ -349,6 +349,11 @@ class PipelineBlocks(Model):
         return tuple(dict.fromkeys(table for table in named if table is not None))
 
     @property
+    def has_variants(self) -> bool:
+        """Return whether JSON of any form is written as variants, which only Iceberg's format version 3 has."""
+        return all(getattr(sink.chosen, "format_version", None) == 3 for _, sink in self.sink_blocks)
+
+    @property
     def written_topics(self) -> list[str]:
         letters = self.dead_letters.topic if self.dead_letters is not None else None
         places = (place for _, sink in self.sink_blocks for place in sink.chosen.places(brokers=self.brokers))

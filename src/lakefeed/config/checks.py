@@ -21,7 +21,7 @@ from lakefeed.config.addresses import PlainTextLogin, over_http
 from lakefeed.config.base import leaves
 from lakefeed.config.blocks import InstalledSource, PipelineBlocks
 from lakefeed.config.connections import Connections
-from lakefeed.config.decoding import Encoded
+from lakefeed.config.decoding import UNKNOWN_FIELDS, Encoded
 from lakefeed.config.kafka_client import MSK_JAR, KafkaClient, over_plain_sasl
 from lakefeed.config.keyed import DELETED, name_taken
 from lakefeed.config.problem import Problem
@@ -91,6 +91,8 @@ def decoded_columns(config: PipelineBlocks) -> list[str] | None:
 def _columns_of_format(decode: Encoded) -> list[str] | None:
     if decode.raw is not None or decode.string is not None:
         return ["value"]
+    if decode.json_ is not None and decode.json_.is_whole:
+        return ["value"]
     if (ddl := getattr(decode.declaring, "schema_ddl", None)) is not None:
         return columns_of_ddl(ddl)
     file: Path | None = getattr(decode.declaring or decode.avro, "schema_file", None)
@@ -110,6 +112,8 @@ def _added_columns(config: PipelineBlocks) -> list[str]:
     added = [f"kafka_{name}" for name in upserts.kept_metadata(config)]
     if config.decode.key is not None:
         added.append("kafka_key")
+    if config.decode.unknown_fields == "variant":
+        added.append(UNKNOWN_FIELDS)
     return [*added, *_marks(config)]
 
 

@@ -32,7 +32,9 @@ AFTER_IS_TEXT = (
 UNWRAP_DOCUMENTS = "let the connector unwrap its events (ExtractNewDocumentState), and remove decode.envelope"
 UNAVAILABLE = "__debezium_unavailable_value"
 """Debezium's default of unavailable.value.placeholder."""
-UnknownField = Literal["ignore", "evolve", "dead_letter"]
+UnknownField = Literal["ignore", "evolve", "dead_letter", "variant"]
+UNKNOWN_FIELDS = "unknown_fields"
+"""The column that has the remainder of a JSON record, with ``on_unknown_field: variant``."""
 RecordMetadata = Literal["topic", "partition", "offset", "timestamp", "key", "headers", "sequence_number"]
 
 
@@ -87,7 +89,8 @@ class JsonSchemaDecode(Model):
 
 
 class JsonDecode(Model):
-    """JSON values, with a schema from the file or inferred from records."""
+    """JSON values, with a schema from the file or inferred from records. Without one, a value of any form becomes one
+    column ``value``: a variant in an Iceberg table of format_version 3, else text."""
 
     schema_ddl: Ddl | None = Field(None, description="Columns as Spark DDL: 'id BIGINT, name STRING'.")
     schema_file: Path | None = Field(None, description=SCHEMA_FILE)
@@ -98,8 +101,13 @@ class JsonDecode(Model):
     lenient: bool = Field(False, description=_LENIENT)
 
     def _contradictions(self) -> Iterator[str]:
-        if [self.schema_ddl, self.schema_file, self.schema_].count(None) != 2:
-            yield "json requires one of schema_ddl, schema_file and schema: sample"
+        if [self.schema_ddl, self.schema_file, self.schema_].count(None) < 2:
+            yield "json takes one of schema_ddl, schema_file and schema: sample"
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether a value becomes one column, because the file names no columns."""
+        return self.schema_ddl is None and self.schema_file is None and self.schema_ is None
 
 
 class StringDecode(Model):
@@ -244,7 +252,8 @@ class Decode(Encoded):
     on_unknown_field: UnknownField = "ignore"
     """For a JSON record with a field that no column has. ignore: leave the field out, count the record and show the
     field's path. evolve: add a column, whose type a sample of the field's values shows; requires json: {schema:
-    sample}. dead_letter: the record becomes a dead letter with the path. Default: ignore."""
+    sample}. dead_letter: the record becomes a dead letter with the path. variant: the column unknown_fields keeps the
+    outermost fields that lack a column at any depth. Default: ignore."""
 
     on_encrypted: Literal["keep", "dead_letter", "stop"] = "keep"
     """For a record whose registered schema has rules that encrypt fields, which lakefeed cannot decrypt. keep: land the
@@ -276,6 +285,10 @@ class Decode(Encoded):
         if self.on_unknown_field != "ignore" and self.json_ is None and self.json_schema is None:
             what = "on_unknown_field is for JSON: records of other formats have no fields beside their schema's"
             hint = "remove on_unknown_field; schema.on_change decides about new fields of registered schemas"
+            yield ConfigProblem(what, key="on_unknown_field", hint=hint)
+        elif self.on_unknown_field == "variant" and (self.json_ is None or self.json_.is_whole or self.envelope):
+            what = "on_unknown_field: variant keeps what the columns of json lack, without an envelope"
+            hint = "write on_unknown_field: dead_letter, or read whole values with decode: json"
             yield ConfigProblem(what, key="on_unknown_field", hint=hint)
         elif self.on_unknown_field == "evolve" and not self.is_sampled:
             what = "on_unknown_field: evolve adds columns to a guessed schema, and this file declares the columns"

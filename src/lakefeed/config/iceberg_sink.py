@@ -116,13 +116,16 @@ class IcebergSinkConfig(SinkConfig):
     def refuses(self, columns: Sequence[tuple[str, str]]) -> Iterator[ConfigProblem]:
         paths = [path.lower() for path, _ in columns]
         rename = "give the column another name in transform.sql, or in the records"
-        for at, (path, _) in enumerate(columns):
+        for at, (path, kind) in enumerate(columns):
+            if kind == "VARIANT" and self.format_version != 3:
+                hint = f"write sink.iceberg.format_version: 3, or {path} STRING, which keeps the JSON as text"
+                yield ConfigProblem(f"the column {path} is a VARIANT, which Iceberg has from version 3 on", hint=hint)
             if path in RESERVED:
                 yield ConfigProblem(f"the name {path} is reserved for a metadata column of Iceberg", hint=rename)
             if paths[at] in paths[:at]:
                 what = f"two columns would have the name {path}: Iceberg ignores case and reads a dot as nesting"
                 yield ConfigProblem(what, hint=rename)
-        kinds = {path.lower(): kind for path, kind in columns}
+        kinds = {path.lower(): each for path, each in columns}
         for at, partition in enumerate(self.partition_by):
             takes, words, ending = _PARTITIONED[partition.name]
             kind, field = kinds.get(partition.column.lower()), partition.column + ending

@@ -177,6 +177,13 @@ class FeedDecoder:
             self._resolved = (
                 ResolvedDecoder(spec=Raw())
                 if source is None
-                else resolve_decoder(spark, config.decode, source, stored=schema, accept=config.schema_.accept)
+                else resolve_decoder(
+                    spark,
+                    config.decode,
+                    source,
+                    stored=schema,
+                    accept=config.schema_.accept,
+                    variants=config.has_variants,
+                )
             )
         return self._resolved

@@ -102,6 +102,8 @@ class Json:
         lenient: whether to accept numbers and booleans as text, NaN and Infinity, whole numbers with more digits than
             a double has, and half surrogate pairs.
         unknown_fields: the treatment of a field that has no column: see ``decode.on_unknown_field``.
+        whole: whether a value of any form becomes the only column.
+        variants: whether the only column, or the column of unknown fields, is a variant instead of text.
         refused_fields: with ``evolve``, the paths of fields that cannot become columns.
     """
 
@@ -110,6 +112,8 @@ class Json:
     lenient: bool = False
     unknown_fields: UnknownField = "ignore"
     refused_fields: frozenset[str] = frozenset()
+    whole: bool = False
+    variants: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients import postgresql
 from lakefeed.clients.environment import default_connections
+from lakefeed.clients.iceberg.variants import let_variants_pass
 from lakefeed.clients.spark.errors import BRING_BACK, METADATA_GONE
 from lakefeed.config import trust
 from lakefeed.config.connections import S3, Connections
@@ -29,6 +30,7 @@ def open_catalog(name: str, *, connections: Connections) -> Catalog:
         from pyiceberg.catalog import load_catalog
     except ImportError:
         raise MissingExtra.of("pyiceberg", "read", "reading a table without Spark") from None
+    let_variants_pass()
     catalog, s3 = connections.catalog(name), connections.s3
     if catalog.folder is not None and catalog.sqlite_file is not None and not catalog.sqlite_file.exists():
         # Without this check, pyiceberg would create the SQLite file, or report that its folder is missing.

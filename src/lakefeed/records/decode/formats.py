@@ -8,7 +8,7 @@ import re
 from typing import Any, Literal
 
 from lakefeed.clients.spark import jvm
-from lakefeed.config.decoding import ExpressionFormat, JavaFormat
+from lakefeed.config.decoding import UNKNOWN_FIELDS, ExpressionFormat, JavaFormat
 from lakefeed.errors import ConfigError, LakefeedError
 from lakefeed.lazy import Column, DataFrame, SparkSession, StructType, py4j, sf, spark_errors, t
 from lakefeed.records import spec as specs
@@ -147,7 +147,8 @@ def decoder_options(spark: SparkSession, spec: DecodeSpec) -> dict[str, str]:
             options["format"] = "json"
         case specs.Json():
             options["refused-fields"] = json.dumps(sorted(spec.refused_fields))
-            options |= {"format": "json", "reader-type": _table_type(spark, spec.schema, of="JSON").json()}
+            options |= {"format": "json", "reader-type": _json_type(spark, spec).json()}
+            options["whole"] = json.dumps(spec.whole)
         case JavaFormat():
             columns = _table_type(spark, spec.schema, of=spec.name).json()
             options |= {**spec.options, "format": spec.reader, "reader-type": columns}
@@ -184,6 +185,20 @@ def _protobuf_options(spark: SparkSession, spec: specs.PlainProtobuf) -> dict[st
     if isinstance(spec.schema, bytes):
         return {**options, "writer-set": base64.b64encode(spec.schema).decode()}
     return {**options, "writer-schema": spec.schema, "writer-references": json.dumps(spec.references)}
+
+
+def _json_type(spark: SparkSession, spec: specs.Json) -> StructType:
+    """Return the columns of JSON records, with the column of unknown fields if there is one."""
+    of_json = t.VariantType() if spec.variants else t.StringType()
+    if spec.whole:
+        return t.StructType().add("value", of_json)
+    columns = _table_type(spark, spec.schema, of="JSON")
+    if spec.unknown_fields != "variant":
+        return columns
+    if taken := next((name for name in columns.names if name.lower() == UNKNOWN_FIELDS), None):
+        what = f"the column {taken} would be there twice: on_unknown_field: variant adds it"
+        raise ConfigError(what, where=spec.schema[:120], hint="give the column another name in the records")
+    return columns.add(UNKNOWN_FIELDS, of_json)
 
 
 def _table_type(spark: SparkSession, text: str, *, of: str) -> StructType:

@@ -42,14 +42,19 @@ def resolve_decoder(
     *,
     stored: str | None = None,
     accept: Accept = "same_record",
+    variants: bool = False,
 ) -> ResolvedDecoder:
     """Return the decoder of a source's records.
 
     ``stored`` is the reader's schema that the table stores, either a guess of ``json: {schema: sample}`` or a merge of
-    writers' schemas. Without it, the subject's newest version that can be used becomes the reader's schema.
+    writers' schemas. Without it, the subject's newest version that can be used becomes the reader's schema. With
+    ``variants``, JSON of any form becomes a variant instead of text.
     """
     choices = partial(_choices, spark, decode, source, stored, accept)
-    return replace(next(choices()), older=lambda: islice(choices(), 1, None))
+    decoder = replace(next(choices()), older=lambda: islice(choices(), 1, None))
+    if isinstance(decoder.spec, specs.Json):
+        decoder = replace(decoder, spec=replace(decoder.spec, variants=variants))
+    return decoder
 
 
 def _choices(
@@ -162,15 +167,16 @@ def _spec(spark: SparkSession, encoded: Encoded, source: NumberedSource) -> Deco
     if encoded.protobuf is not None:
         return _protobuf_file(encoded.protobuf)
     if encoded.json_ is not None:
-        return _json(encoded, _json_schema(encoded.json_, source), encoded.json_.lenient)
+        whole = encoded.json_.is_whole
+        return _json(encoded, "" if whole else _json_schema(encoded.json_, source), encoded.json_.lenient, whole=whole)
     if encoded.installed is not None:
         return encoded.installed.decoder()
     return specs.String() if encoded.string is not None else specs.Raw()
 
 
-def _json(encoded: Encoded, schema: str, lenient: bool) -> specs.Json:
+def _json(encoded: Encoded, schema: str, lenient: bool, *, whole: bool = False) -> specs.Json:
     fields = encoded.unknown_fields
-    return specs.Json(schema=schema, sampled=encoded.is_sampled, lenient=lenient, unknown_fields=fields)
+    return specs.Json(schema=schema, sampled=encoded.is_sampled, lenient=lenient, unknown_fields=fields, whole=whole)
 
 
 def _of_stored(

@@ -39,7 +39,8 @@ import org.apache.spark.unsafe.types.UTF8String;
  *   <li>{@code json}: {@code reader-schema} (Avro) or {@code reader-type} (JSON of a StructType); {@code lenient}, see
  *       {@link TextValue.Rules#lenient}; {@code unknown-field}: a field without a column is ignored, {@code
  *       dead_letter} makes it an error of its record, {@code evolve} notes fields that can become columns, without
- *       {@code refused-fields} (a JSON array of paths); {@code time-zone} of timestamps that state no time zone (UTC);
+ *       {@code refused-fields} (a JSON array of paths), {@code variant} keeps it in the last column; {@code whole}: the
+ *       only column is the value itself; {@code time-zone} of timestamps that state no time zone (UTC);
  *   <li>{@code string}: none;
  *   <li>a class: {@code reader-type}, and its own options.
  * </ul>
@@ -74,9 +75,11 @@ final class DecodeOptions implements Serializable {
                     ? new ProtobufReader(readerSchema(), columns(), writers(WriterSchema.PROTOBUF), acceptance())
                     : new ProtobufReader(readerSchema(), columns(), writer().message(options.get("message")));
             case "json" -> new JsonReader(
-                    JsonValue.record(columns(), options.containsKey("reader-schema") ? readerSchema() : null, rules()),
-                    rules().lenient(),
+                    columns(),
+                    options.containsKey("reader-schema") ? readerSchema() : null,
+                    rules(),
                     unknownFields(),
+                    Boolean.parseBoolean(options.get("whole")),
                     options.containsKey("registry-url") ? writers(WriterSchema.JSON) : null);
             case "string" -> new StringReader();
             default -> readerOfPackage();
@@ -130,7 +133,10 @@ final class DecodeOptions implements Serializable {
 
     private LeftOut.Rule unknownFields() {
         String rule = options.getOrDefault("unknown-field", "ignore");
-        return new LeftOut.Rule(rule.equals("dead_letter"), rule.equals("evolve") ? Set.of(texts("refused-fields")) : null);
+        return new LeftOut.Rule(
+                rule.equals("dead_letter"),
+                rule.equals("evolve") ? Set.of(texts("refused-fields")) : null,
+                rule.equals("variant"));
     }
 
     private Acceptance acceptance() {

@@ -14,7 +14,13 @@ import com.fasterxml.jackson.core.json.JsonReadFeature;
 import java.io.Closeable;
 import java.io.IOException;
 import java.io.StringWriter;
+import java.util.HashSet;
+import java.util.Set;
+import org.apache.spark.SparkRuntimeException;
+import org.apache.spark.types.variant.Variant;
+import org.apache.spark.types.variant.VariantBuilder;
 import org.apache.spark.unsafe.types.UTF8String;
+import org.apache.spark.unsafe.types.VariantVal;
 
 /**
  * Reads the tokens of one JSON document within the memory budget of its record.
@@ -36,6 +42,11 @@ final class JsonInput implements Closeable {
 
     /** The treatment of fields without a column. */
     LeftOut.Rule unknown = LeftOut.Rule.IGNORE;
+    /** The names of the outermost fields that have no column, or have a field without one inside; null if none. */
+    Set<String> remainder;
+
+    /** Whether a field without a column was read since the outermost record set this to false. */
+    boolean isIncomplete;
 
     private final boolean lenient;
     /** Whether the document has escapes, which alone can produce half of a surrogate pair. */
@@ -77,6 +88,13 @@ final class JsonInput implements Closeable {
             case VALUE_NULL -> "null";
             default -> "a number";
         });
+    }
+
+    /** Adds the name of an outermost field to the remainder. */
+    void keep(String name) {
+        remainder = remainder == null ? new HashSet<>() : remainder;
+        budget.charge(2L * MemoryBudget.OBJECT);
+        remainder.add(name);
     }
 
     String text() throws IOException {
@@ -130,26 +148,70 @@ final class JsonInput implements Closeable {
     UTF8String json() throws IOException {
         StringWriter text = new StringWriter();
         try (JsonGenerator generator = STRICT.createGenerator(text)) {
-            int depth = 0;
-            for (JsonToken token = parser.currentToken(); ; token = parser.nextToken()) {
-                switch (token) {
-                    case START_OBJECT -> generator.writeStartObject();
-                    case START_ARRAY -> generator.writeStartArray();
-                    case END_OBJECT -> generator.writeEndObject();
-                    case END_ARRAY -> generator.writeEndArray();
-                    case FIELD_NAME -> generator.writeFieldName(name());
-                    case VALUE_STRING -> generator.writeString(text());
-                    case VALUE_TRUE, VALUE_FALSE -> generator.writeBoolean(parser.getBooleanValue());
-                    case VALUE_NULL -> generator.writeNull();
-                    default -> generator.writeNumber(parser.getText());
-                }
-                depth += token.isStructStart() ? 1 : token.isStructEnd() ? -1 : 0;
-                if (depth == 0) {
-                    break;
-                }
-            }
+            copy(generator);
         }
         return UTF8String.fromString(text.toString());
+    }
+
+    /** Returns the fields of an object with these names as compact JSON; the parser is before the object. */
+    UTF8String fields(Set<String> names) throws IOException {
+        StringWriter text = new StringWriter();
+        try (JsonGenerator generator = STRICT.createGenerator(text)) {
+            parser.nextToken();
+            generator.writeStartObject();
+            while (parser.nextToken() != JsonToken.END_OBJECT) {
+                String raw = parser.currentName();
+                String name = name();
+                parser.nextToken();
+                if (names.contains(raw)) {
+                    generator.writeFieldName(name);
+                    copy(generator);
+                } else {
+                    parser.skipChildren();
+                }
+            }
+            generator.writeEndObject();
+        }
+        return UTF8String.fromString(text.toString());
+    }
+
+    /** Copies the current value; the parser is then at the value's last token. */
+    private void copy(JsonGenerator generator) throws IOException {
+        int depth = 0;
+        for (JsonToken token = parser.currentToken(); ; token = parser.nextToken()) {
+            switch (token) {
+                case START_OBJECT -> generator.writeStartObject();
+                case START_ARRAY -> generator.writeStartArray();
+                case END_OBJECT -> generator.writeEndObject();
+                case END_ARRAY -> generator.writeEndArray();
+                case FIELD_NAME -> generator.writeFieldName(name());
+                case VALUE_STRING -> generator.writeString(text());
+                case VALUE_TRUE, VALUE_FALSE -> generator.writeBoolean(parser.getBooleanValue());
+                case VALUE_NULL -> generator.writeNull();
+                default -> generator.writeNumber(parser.getText());
+            }
+            depth += token.isStructStart() ? 1 : token.isStructEnd() ? -1 : 0;
+            if (depth == 0) {
+                return;
+            }
+        }
+    }
+
+    /** Returns the current value as a variant; the parser is then at the value's last token. */
+    VariantVal variant() throws IOException {
+        return variant(json(), budget);
+    }
+
+    /** Returns JSON text as a variant. */
+    static VariantVal variant(UTF8String json, MemoryBudget budget) throws IOException {
+        budget.charge(4L * MemoryBudget.OBJECT + 4L * json.numBytes());
+        try {
+            Variant variant = VariantBuilder.parseJson(json.toString(), false);
+            return new VariantVal(variant.getValue(), variant.getMetadata());
+        } catch (SparkRuntimeException refused) {
+            boolean isTwice = "VARIANT_DUPLICATE_KEY".equals(refused.getCondition());
+            throw new BadRecord(isTwice ? "a duplicate key" : "too large for a variant");
+        }
     }
 
     /** Converts an exception to a record's error without the parser's message, which contains values of the record. */

@@ -101,6 +101,9 @@ interface JsonValue {
                     throw in.misfit("null");
                 };
             }
+            if (type == DataTypes.VariantType) {
+                return JsonInput::variant;
+            }
             TextValue text = TextValue.as(type, rules);
             if (text == null) {
                 throw new IllegalArgumentException(
@@ -274,7 +277,11 @@ interface JsonValue {
                         throw new BadRecord(LeftOut.refusal(name, slots.keySet())).at(name);
                     }
                     JsonToken first = in.parser.nextToken();
+                    if (path.isEmpty()) {
+                        in.isIncomplete = slot == null;
+                    }
                     if (slot == null) {
+                        in.isIncomplete = true;
                         boolean hasValue = in.skipValue();
                         if (in.leftOut != null) {
                             in.leftOut.note(path, name, slots.keySet());
@@ -287,6 +294,9 @@ interface JsonValue {
                     } else {
                         row[slot] = first == JsonToken.VALUE_NULL ? null : values[slot].read(in);
                         slot = null;
+                    }
+                    if (path.isEmpty() && in.isIncomplete && in.unknown.isKept()) {
+                        in.keep(name);
                     }
                 }
             } catch (IOException | RuntimeException bad) {

@@ -22,9 +22,10 @@ public final class LeftOut {
      *
      * @param isError whether such a field makes its record unreadable
      * @param refused the paths of fields that cannot become columns; null if no field becomes a column
+     * @param isKept whether the last column keeps the outermost fields that have no column, or a field without one
      */
-    record Rule(boolean isError, Set<String> refused) {
-        static final Rule IGNORE = new Rule(false, null);
+    record Rule(boolean isError, Set<String> refused, boolean isKept) {
+        static final Rule IGNORE = new Rule(false, null, false);
     }
 
     private long task = -1;
