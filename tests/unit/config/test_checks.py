@@ -209,3 +209,36 @@ def test_a_lost_or_swapped_letter_in_a_spark_setting_is_found(reading: Reader) -
 )
 def test_settings_of_spark_and_of_other_packages_are_accepted(reading: Reader, settings: Sequence[str]) -> None:
     assert warnings(reading, *settings) == {}
+
+
+@pytest.mark.parametrize(
+    ("decode", "sink", "what", "hint"),
+    [
+        ("  on_unknown_field: dead_letter\n", "", "decode.on_unknown_field makes dead letters", "dead_letters: {table"),
+        ("  on_unknown_field: evolve\n", "", "adds columns to a guessed schema", "json: {schema: sample}"),
+        ("  on_unknown_field: variant\n  envelope: debezium\n", "", "without an envelope", "dead_letter"),
+        ("  on_encrypted: stop\n", "", "on_encrypted requires a registry", "remove on_encrypted"),
+        ("  on_unknown_field: variant\n", "    sort_by: [unknown_fieldss]\n", "unknown_fieldss", "'unknown_fields'"),
+    ],
+)
+def test_settings_for_json_that_do_not_fit_are_reported_with_a_hint(
+    reading: Reader, decode: str, sink: str, what: str, hint: str
+) -> None:
+    _, [found] = reading(GOOD.replace(AVRO, JSON + decode).replace(TABLE, TABLE + sink))
+    assert found.line is not None
+    assert what in found.what
+    assert hint in str(found.hint)
+
+
+def test_only_format_version_3_takes_a_variant(reading: Reader) -> None:
+    text = GOOD.replace(AVRO, JSON.replace("at TIMESTAMP", "at TIMESTAMP, v VARIANT"))
+    _, [found] = reading(text)
+    assert found.key == "decode.json.schema_ddl"
+    assert "the column v is a VARIANT" in found.what
+    assert "format_version: 3" in str(found.hint)
+    assert reading(text.replace(TABLE, f"{TABLE}    format_version: 3\n"))[1] == []
+
+
+def test_unknown_fields_of_formats_with_a_schema_are_refused(reading: Reader) -> None:
+    _, [found] = reading(GOOD.replace(AVRO, f"{AVRO}  on_unknown_field: dead_letter\n"))
+    assert "on_unknown_field is for JSON" in found.what
