@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -160,12 +161,20 @@ def test_a_field_that_cannot_become_a_column_is_left_out_with_the_reason(
     assert sorted((row["id"], row["ok"]) for row in feed.rows(f"{feed.table}_{path}")) == [(1, None), (2, 5), (3, None)]
 
 
-def of_any_shape(feed: Feed, path: str, version: int, **decode: Any) -> Pipeline:
+def of_any_shape(
+    feed: Feed, path: str, version: int, *, properties: dict[str, str] | None = None, **decode: Any
+) -> Pipeline:
     return feed.pipeline(
         name=f"{feed.name}_{path}_{version}",
         fast_path=path,
         decode=decode,
-        sink={"iceberg": {"table": f"{feed.table}_{path}_{version}", "format_version": version}},
+        sink={
+            "iceberg": {
+                "table": f"{feed.table}_{path}_{version}",
+                "format_version": version,
+                "properties": properties or {},
+            }
+        },
         dead_letters={"table": f"{feed.table}_{path}_{version}_letters"},
         checkpoint=feed.place(f"checkpoints/{feed.name}_{path}_{version}"),
     )
@@ -237,7 +246,8 @@ def test_declared_variants_at_each_depth_are_shredded_as_the_table_says(
     feed.create_topic(partitions=1)
     feed.send([b'{"id": %d, "v": {"n": %d, "s": "x"}, "l": [{"v": [1]}], "m": {"k": 1}}' % (n, n) for n in range(50)])
     columns = "id BIGINT, v VARIANT, l ARRAY<STRUCT<v: VARIANT>>, m MAP<STRING, VARIANT>"
-    pipeline = of_any_shape(feed, path, 3, json={"schema_ddl": columns})
+    shredding = {"write.parquet.shred-variants": "true"}
+    pipeline = of_any_shape(feed, path, 3, properties=shredding, json={"schema_ddl": columns})
     counts, _ = run(lake, pipeline)
     assert counts == Counts(50)
     table = lake.table(f"{feed.table}_{path}_3")
@@ -247,4 +257,7 @@ def test_declared_variants_at_each_depth_are_shredded_as_the_table_says(
         .collect()
     )
     assert (row.n, row.l, row.k) == (7, "[1]", "1")
+    [file] = lake.table(f"{feed.table}_{path}_3.files").select("file_path").collect()
+    stored = feed.store().open_input_file(file.file_path.partition("://")[2])
+    assert "typed_value" in str(pq.ParquetFile(stored).schema)
     assert pipeline.verify().faults == ()
