@@ -61,7 +61,7 @@ def test_a_record_with_a_field_that_no_column_has_becomes_a_dead_letter_with_the
         3: "list[1].d: no column has this field",
         4: "ID: no column has this field: the column is id",
         5: ": no column can have a field with the empty name",
-        6: "id: expected bigint, found a string of another form",
+        6: "id: expected bigint, found a string",
         7: "more: no column has this field",
     }
     assert of_ledger(strict)[1] == {(feed.topic, 0): Counts(8, 7)}
@@ -121,8 +121,8 @@ def test_a_new_field_becomes_a_column_in_mid_stream_at_each_depth(lake: SparkSes
     counts, notes = run(lake, sampled(feed, path))
     assert counts == Counts(12, 1, 0, 1)
     assert notes == [
-        "new JSON fields: fare added (string or null); mixed added (string or null); who.age added (long or null); "
-        "lines.element.count added (long or null); deep added (record deep or null)",
+        "new JSON fields: who.age added (long or null); lines.element.count added (long or null); fare added (string "
+        "or null); mixed added (string or null); deep added (record deep or null)",
         "the JSON field tags has no column and is left out; 1 record of this run have such fields",
         "new JSON fields: late added (string or null)",
     ]
@@ -155,7 +155,7 @@ def test_a_field_that_cannot_become_a_column_is_left_out_with_the_reason(
     feed.send([b'{"id": 2, "ID": 3, "_lakefeed_is_row": 4, "ok": 5, "odd": {"": 1}}', b'{"id": 3, "ID": 4}'])
     counts, notes = run(lake, sampled(feed, path))
     assert counts == Counts(2, 0, 0, 2)
-    assert notes[0] == "new JSON fields: ok added (long or null)"
+    assert "new JSON fields: ok added (long or null)" in notes
     assert "the JSON field ID is left out: differs from the column id only in case" in notes
     assert any(note.startswith("the JSON field _lakefeed_is_row is left out: ") for note in notes)
     assert sorted((row["id"], row["ok"]) for row in feed.rows(f"{feed.table}_{path}")) == [(1, None), (2, 5), (3, None)]
@@ -235,7 +235,7 @@ def test_json_without_a_schema_is_one_column_for_values_of_any_form(
     assert reasons == {
         5: "empty: 0 bytes",
         6: "truncated JSON",
-        7: "something follows the JSON value after character 1",
+        7: "something follows the JSON value after character 2",
     }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from lakefeed.clients.iceberg.sql import Path, quoted
@@ -98,18 +99,24 @@ def _new_column(path: Path, type_: DataType, defaults: Mapping[str, tuple[str, s
 
 def column_sql(path: Path, type_: DataType) -> str:
     """Return name and type of a column in SQL."""
-    return f"{quoted(path)} {type_sql(type_)}"
+    return f"{quoted(path)} {type_sql(type_, variants=True)}"
 
 
-def type_sql(type_: DataType) -> str:
-    """Return a type in SQL with quoted names; all inner fields are optional, as Iceberg requires in new columns."""
+def type_sql(type_: DataType, *, variants: bool = False) -> str:
+    """Return a type in SQL with quoted names; all inner fields are optional, as Iceberg requires in new columns.
+
+    ``variants`` says whether the type may have variants.
+    """
+    inner = partial(type_sql, variants=variants)
     if isinstance(type_, t.StructType):
         stored = [field for field in type_.fields if carries_data(field.dataType)]
-        return f"STRUCT<{', '.join(f'{quoted((field.name,))}: {type_sql(field.dataType)}' for field in stored)}>"
+        return f"STRUCT<{', '.join(f'{quoted((field.name,))}: {inner(field.dataType)}' for field in stored)}>"
     if isinstance(type_, t.ArrayType):
-        return f"ARRAY<{type_sql(type_.elementType)}>"
+        return f"ARRAY<{inner(type_.elementType)}>"
     if isinstance(type_, t.MapType):
-        return f"MAP<{type_sql(type_.keyType)}, {type_sql(type_.valueType)}>"
+        return f"MAP<{inner(type_.keyType)}, {inner(type_.valueType)}>"
+    if variants and isinstance(type_, t.VariantType):
+        return "VARIANT"
     # A string with a collation has the type name of a plain string, but a longer simpleString.
     if type_.typeName() not in _PLAIN or " " in type_.simpleString():
         hint = "cast or omit the column in transform.sql"

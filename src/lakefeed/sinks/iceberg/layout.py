@@ -15,9 +15,10 @@ from lakefeed.clients.iceberg.sql import quoted_table, set_properties, with_prop
 from lakefeed.clients.spark.statements import run
 from lakefeed.config.iceberg_sink import FORMAT_VERSION, IcebergSinkConfig
 from lakefeed.config.values import PartitionTransform, SortColumn
-from lakefeed.errors import ConfigError
-from lakefeed.lazy import SparkSession, py4j, spark_errors
+from lakefeed.errors import ConfigError, SchemaIncompatible
+from lakefeed.lazy import SparkSession, StructType, py4j, spark_errors
 from lakefeed.messages.pages import page_command
+from lakefeed.records.schema.fit import paths
 from lakefeed.sinks.definition import TableChange
 
 if TYPE_CHECKING:
@@ -220,6 +221,18 @@ def require_own_types(table: str, schema: Schema) -> None:
             f"the identifier fields of the table, {', '.join(named)}, are required, and columns of a feed are optional",
             where=f"table {table}",
             hint=f"run ALTER TABLE … DROP IDENTIFIER FIELDS {', '.join(named)}",
+        )
+
+
+def require_variants(table: str, rows: StructType, *, version: int) -> None:
+    """Raise an error if rows have a variant, and the table's format version has no such type."""
+    found = [path for path, kind in paths(rows) if kind == "VARIANT"]
+    if found and version < 3:
+        raise SchemaIncompatible(
+            f"the column {found[0]} is a variant, which Iceberg has from format version 3 on; the table has version "
+            f"{version}",
+            where=f"table {table}",
+            hint="write sink.iceberg.format_version: 3, or make the column a text: to_json(column)",
         )
 
 

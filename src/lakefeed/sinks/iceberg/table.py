@@ -110,6 +110,8 @@ class IcebergTable(BaseSink):
         properties = {} if is_new else self.ledger.properties()
         remembered |= history_properties(properties, entries, ids=stored.ids if stored else ())
         version, notes = self._sink.format_version, tuple[str, ...]()
+        have_version = int(self._sink.properties.get(FORMAT_VERSION, 2)) if is_new else self.ledger.format_version()
+        layout.require_variants(self.name, rows, version=max(have_version, version or 0))
         if is_new:
             own = {} if version is None else {FORMAT_VERSION: str(version)}
             statements: tuple[str, ...] = creation(
@@ -132,9 +134,8 @@ class IcebergTable(BaseSink):
             require_rows(self.name, have.names)
             self._require_own(properties)
             known = renames(stored.schema) if stored else ()
-            own_version = self.ledger.format_version()
-            upgrade, notes = layout.upgrade(self.name, have=own_version, want=version)
-            has_defaults = stored is not None and self._takes_defaults and max(own_version, version or 0) >= 3
+            upgrade, notes = layout.upgrade(self.name, have=have_version, want=version)
+            has_defaults = stored is not None and self._takes_defaults and max(have_version, version or 0) >= 3
             defaults = column_defaults(stored.schema) if stored is not None and has_defaults else None
             statements = (
                 # The upgrade comes first, because some of the new columns need the newer version.
@@ -302,7 +303,9 @@ class IcebergTable(BaseSink):
 def columns_sql(rows: StructType) -> str:
     """Return the columns of a new table for rows of this schema; all columns are optional."""
     return ", ".join(
-        f"{quoted((each.name,))} {type_sql(each.dataType)}" for each in rows.fields if carries_data(each.dataType)
+        f"{quoted((each.name,))} {type_sql(each.dataType, variants=True)}"
+        for each in rows.fields
+        if carries_data(each.dataType)
     )
 
 
