@@ -116,8 +116,8 @@ class IcebergSinkConfig(SinkConfig):
     def refuses(self, columns: Sequence[tuple[str, str]]) -> Iterator[ConfigProblem]:
         paths = [path.lower() for path, _ in columns]
         rename = "give the column another name in transform.sql, or in the records"
-        for at, (path, kind) in enumerate(columns):
-            if kind == "VARIANT" and self.format_version != 3:
+        for at, (path, type_) in enumerate(columns):
+            if type_ == "VARIANT" and self.format_version != 3:
                 hint = f"write sink.iceberg.format_version: 3, or {path} STRING, which keeps the JSON as text"
                 yield ConfigProblem(f"the column {path} is a VARIANT, which Iceberg has from version 3 on", hint=hint)
             if path in RESERVED:

@@ -31,7 +31,7 @@ def test_the_schema_requires_exactly_one_kind_of_sink() -> None:
 
 def test_the_schema_accepts_short_forms() -> None:
     decode, registry = definition("Decode"), definition("Registry")
-    assert {"enum": ["string", "raw"]} in decode["anyOf"]
+    assert {"enum": ["json", "string", "raw"]} in decode["anyOf"]
     assert any(each.get("type") == "string" for each in registry["anyOf"])
     assert any(each.get("type") == "string" for each in definition("KafkaSource")["properties"]["topics"]["anyOf"])
 

@@ -41,6 +41,7 @@ from lakefeed.config.upserts import kept_metadata
 from lakefeed.config.values import catalog_of
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, MissingExtra, ResourceMissing, Unreachable
 from lakefeed.lazy import StructType
+from lakefeed.operations.preflight.encrypted import encrypted_fields
 from lakefeed.sinks.definition import Check, checked
 from lakefeed.sinks.factory import sinks_of
 from lakefeed.sinks.iceberg.layout import require_dead_letters, require_own_types, require_rows
@@ -190,24 +191,11 @@ def _subjects(
                 hint = getattr(unread, "hint", None)
                 return [problem, Problem(what=what, key=key, hint=hint, severity="warning")]
             passed = [error.what]
-        hint = (
-            "records with this schema become dead letters; the table's schema, or an older version, reads other records"
-        )
-        return [Problem(what=what, key=key, about=registry.url, hint=hint, severity="warning") for what in passed]
+        hint = "records with this schema become dead letters; the table's or an older schema reads other records"
+        found = [Problem(what=what, key=key, about=registry.url, hint=hint, severity="warning") for what in passed]
+        return [*found, *(encrypted_fields(registry, subject, part=part, key=key) if subject is not None else ())]
 
-    def encrypted() -> list[Problem]:
-        """Warn if the rules of a subject's newest version encrypt fields."""
-        from lakefeed.records.decode.encryption import encryption_of
-
-        try:
-            what = encryption_of(_registry(registry).latest(subject or ""))
-        except LakefeedError:
-            return []  # ``latest`` reports the error.
-        hint = "let the records be decrypted before lakefeed; decode.on_encrypted decides what happens to them"
-        text = f"{what} of the {part}s of {subject}, and lakefeed does not decrypt"
-        return [Problem(what=text, key=key, about=registry.url, hint=hint, severity="warning")] if what else []
-
-    checks: list[Check] = [latest, *([encrypted] if subject is not None else [])]
+    checks: list[Check] = [latest]
     for at, name in enumerate(encoded.avro.subjects if encoded.avro is not None else ()):
         if topic is not None or "{topic}" not in name:
             allowed = name.replace("{topic}", topic or "")

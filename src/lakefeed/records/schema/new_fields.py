@@ -101,7 +101,8 @@ def _record_in(ours: Any, theirs: Any) -> tuple[Any, Any]:
     ours, theirs = _not_null(ours), _not_null(theirs)
     while isinstance(ours, dict) and isinstance(theirs, dict) and ours["type"] == theirs["type"] == "array":
         ours, theirs = _not_null(ours["items"]), _not_null(theirs["items"])
-    return tuple(each if isinstance(each, dict) and each["type"] == "record" else None for each in (ours, theirs))
+    found = [each if isinstance(each, dict) and each["type"] == "record" else None for each in (ours, theirs)]
+    return found[0], found[1]
 
 
 def _not_null(type_: Any) -> Any:

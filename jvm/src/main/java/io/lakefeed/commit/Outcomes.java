@@ -123,10 +123,7 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         coveredSchemas = new HashSet<>(schemaIds);
     }
 
-    /**
-     * Returns why the commit was refused: {@code schemas}, {@code fields}, {@code stop} or {@code budget}; null if the
-     * commit was not refused.
-     */
+    /** Returns why the commit was refused: {@code schemas}, {@code fields}, {@code stop} or {@code budget}; or null. */
     public String refusal() {
         return refusal;
     }
@@ -208,7 +205,7 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         requiresFields = true;
     }
 
-    /** Returns the path of a field that can become a column; null if there is none. */
+    /** Returns the path of a field that can become a column, or null. */
     public String newField() {
         return ranges.values().stream()
                 .filter(each -> each.newField != null)
@@ -219,10 +216,7 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
                 .orElse(null);
     }
 
-    /**
-     * Returns the offset of each partition's first row whose record has a field that can become a column: {@code
-     * {"topic":{"0":offset}}}.
-     */
+    /** Returns the offset of each partition's first row with a field that can become a column. */
     public String newFields() {
         Map<String, Map<Integer, Long>> topics = new TreeMap<>();
         for (RangeOutcome range : ranges.values()) {
@@ -234,7 +228,6 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         return json(topics);
     }
 
-    /** Returns the ids of the writers' schemas. */
     public Set<Integer> schemaIds() {
         Set<Integer> all = new TreeSet<>();
         ranges.values().forEach(each -> all.addAll(each.schemaIds));

@@ -141,10 +141,7 @@ final class JsonInput implements Closeable {
         }
     }
 
-    /**
-     * Returns the current value as compact JSON, with numbers as they are written; the parser is then at the value's
-     * last token.
-     */
+    /** Returns the current value as compact JSON, and stops at its last token; numbers stay as written. */
     UTF8String json() throws IOException {
         StringWriter text = new StringWriter();
         try (JsonGenerator generator = STRICT.createGenerator(text)) {

@@ -11,10 +11,7 @@ import org.apache.spark.TaskContext;
  */
 public final class LeftOut {
     private static final ThreadLocal<LeftOut> OF_THREAD = ThreadLocal.withInitial(LeftOut::new);
-    /**
-     * The most fields of a task that are compared with the columns. More would show little, because names repeat in
-     * each record.
-     */
+    /** The most fields of a task that are compared with the columns: names repeat in each record. */
     private static final int MOST_COMPARED = 1_000;
 
     /**
@@ -48,10 +45,7 @@ public final class LeftOut {
         return found;
     }
 
-    /**
-     * Notes a field. If a record has several, the first is kept, or else the one whose name differs from a column's
-     * name only in case.
-     */
+    /** Notes a record's first field without a column, or one whose name differs from a column's only in case. */
     void note(String parent, String name, Iterable<String> columns) {
         if (this.name == null) {
             this.parent = parent;
@@ -77,7 +71,7 @@ public final class LeftOut {
         }
     }
 
-    /** Returns the path of a field that can become a column; null if the record has none. */
+    /** Returns the path of a field that can become a column, or null. */
     public String newColumn() {
         return newColumn;
     }
@@ -96,7 +90,6 @@ public final class LeftOut {
         return name.isEmpty() ? "no column can have a field with the empty name" : "no column has this field";
     }
 
-    /** Returns whether the record has a field without a column. */
     public boolean isFound() {
         return name != null;
     }
@@ -107,7 +100,6 @@ public final class LeftOut {
         return column == null ? path : path + " (the column is " + column + ")";
     }
 
-    /** Forgets the field, before the next record. */
     public void clear() {
         parent = null;
         name = null;
