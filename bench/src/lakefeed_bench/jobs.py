@@ -164,7 +164,7 @@ def start_session(
 def land(
     spark: SparkSession, case: LandingCase, work: Work, endpoints: Endpoints, options: Mapping[str, str] = _NOTHING
 ) -> None:
-    """Land the topic; plain Spark runs the same job as the seeds, with ``options`` for its Kafka source."""
+    """Land the topic; without lakefeed, plain Spark does the same, with ``options`` for its Kafka source."""
     if case.manager == "lakefeed":
         case.pipeline(work.topic, endpoints, most=work.records_a_batch).run(spark=spark, once=True)
         return
