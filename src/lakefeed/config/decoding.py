@@ -250,7 +250,7 @@ class Decode(Encoded):
     is unreadable (a dead letter, or the feed stops). keep: the row has a null time. Default: error if the rows have the
     column kafka_timestamp, else keep."""
     on_unknown_field: UnknownField = "ignore"
-    """For a JSON record with a field that no column has. ignore: leave the field out, count the record and show the
+    """For a JSON record with a field without a column. ignore: leave the field out, count the record and show the
     field's path. evolve: add a column, whose type a sample of the field's values shows; requires json: {schema:
     sample}. dead_letter: the record becomes a dead letter with the path. variant: the column unknown_fields keeps the
     outermost fields that lack a column at any depth. Default: ignore."""

@@ -30,7 +30,7 @@ def encryption_of(schema: SchemaText) -> str | None:
             tags = {str(tag) for tag in _list(rule.get("tags"))}
             try:
                 fields = list(dict.fromkeys(_tagged(schema, tags)))
-            except (ValueError, RecursionError):  # The schema cannot be read, and its records neither.
+            except (ValueError, RecursionError):  # Neither the schema nor its records can be read.
                 fields = []
             more = f" and {len(fields) - _MOST_NAMED} more fields" if len(fields) > _MOST_NAMED else ""
             named = ", ".join(fields[:_MOST_NAMED]) + more
@@ -41,7 +41,7 @@ def encryption_of(schema: SchemaText) -> str | None:
 def _rules(rule_set: Any) -> Iterator[Mapping[str, Any]]:
     for part in ("domainRules", "encodingRules"):
         for rule in _list(rule_set.get(part) if isinstance(rule_set, Mapping) else None):
-            # A rule for reading alone has no effect on what the serializer writes.
+            # A rule that applies only to reading does not encrypt.
             if isinstance(rule, Mapping) and not rule.get("disabled") and rule.get("mode") != "READ":
                 yield rule
 

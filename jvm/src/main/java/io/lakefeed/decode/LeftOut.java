@@ -19,7 +19,7 @@ public final class LeftOut {
      *
      * @param isError whether such a field makes its record unreadable
      * @param refused the paths of fields that cannot become columns; null if no field becomes a column
-     * @param isKept whether the last column keeps the outermost fields that have no column, or a field without one
+     * @param isKept whether the last column keeps the outermost fields that lack a column, themselves or inside
      */
     record Rule(boolean isError, Set<String> refused, boolean isKept) {
         static final Rule IGNORE = new Rule(false, null, false);
@@ -80,7 +80,7 @@ public final class LeftOut {
         return parent.isEmpty() ? name : parent + "." + name;
     }
 
-    /** Returns the error of a record with a field that no column has. */
+    /** Returns the error of a record with a field without a column. */
     static String refusal(String name, Iterable<String> columns) {
         for (String each : columns) {
             if (each.equalsIgnoreCase(name)) {
