@@ -351,7 +351,12 @@ class TestFormats:
             ("  protobuf: {schema_file: empty.proto}\n", "decode.protobuf.schema_file", "defines no message", None),
             ("  json_schema: {}\n", "decode.json_schema.registry", "'registry' is missing", None),
             ("  json: {schema: guess}\n", "decode.json.schema", "expects one of sample", None),
-            ("  json: {}\n", "decode.json", "one of schema_ddl, schema_file and schema: sample", None),
+            (
+                "  json: {schema_ddl: id INT, schema: sample}\n",
+                "decode.json",
+                "one of schema_ddl, schema_file and schema: sample",
+                None,
+            ),
             ("  raw:\n  key: {json: {schema: sample}}\n", "decode.key", "the schema of keys cannot be sampled", None),
             ("  raw:\n  key: {avrro: {}}\n", "decode.key.avrro", "unknown option 'avrro'", "'avro'?"),
         ],
