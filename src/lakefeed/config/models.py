@@ -103,6 +103,9 @@ def _real_time(config: PipelineBlocks) -> Iterator[ConfigProblem]:
     if config.decode.is_sampled:
         what = "decode.json.schema: sample infers the schema with a batch"
         yield ConfigProblem(f"{why}; {what}", hint="declare the columns with decode.json.schema_ddl")
+    if config.decode.on_encrypted == "stop":
+        what = "decode.on_encrypted: stop reads a schema's rules before a batch is written"
+        yield ConfigProblem(f"{why}; {what}", hint="remove on_encrypted, or write trigger: 1 second")
 
 
 def _sinks_take_the_output(config: PipelineBlocks) -> Iterator[ConfigProblem]:

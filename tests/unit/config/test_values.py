@@ -57,6 +57,10 @@ def test_only_the_trigger_real_time_has_an_interval() -> None:
         ({"schema": {"on_change": "fail"}}, "acts between two batches"),
         ({"decode": {"json": {"schema": "sample"}}}, "infers the schema with a batch"),
         (
+            {"decode": {"avro": {"registry": "http://127.0.0.1:1"}, "on_encrypted": "stop"}},
+            "reads a schema's rules before a batch",
+        ),
+        (
             {"transform": {"sql": "SELECT count(*) FROM hits", "output_mode": "update"}},
             "the groups that a batch has changed",
         ),
