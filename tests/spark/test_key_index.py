@@ -1,14 +1,17 @@
 """Upserts with the index of keys: the table equals a model in Python, whatever other writers do between two batches."""
 
+import math
 import random
 import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
-from lakefeed.ledger.snapshot_summary import Commit
+from lakefeed.ledger.snapshot_summary import Commit, PositionReset
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.records.decode.unavailable import Unavailable
 from lakefeed.sinks.iceberg import upsert
@@ -16,34 +19,89 @@ from lakefeed.sinks.iceberg.upsert import UpsertTable
 from tests.support.ledger_feed import Change
 from tests.support.upserts import CATALOG, Upserts
 
-KEYS = 40
+KEYS, TIMES = 40, 6
+
+
+class Killed(Exception):
+    """Ends a batch before its commit."""
 
 
 class Feed:
-    """Random batches of changes, applied both to a table and to a dictionary with the expected rows."""
+    """Random batches of changes, applied both to a table and to a dictionary with the expected rows.
 
-    def __init__(self, upserts: Upserts, seed: int) -> None:
+    With ``times``, columns order the changes: a change's city ends with the number from which its values in these
+    columns are made, or with no number.
+    """
+
+    def __init__(
+        self, upserts: Upserts, seed: int, *, partitions: int = 1, times: Sequence[Callable[[int], Any]] = ()
+    ) -> None:
         self.upserts = upserts
         self.random = random.Random(seed)
+        self.times = times
         self.rows: dict[int, tuple[Any, ...]] = {}
-        self.end = 0
+        self.log = list[Change]()
+        self.ends = [0] * partitions
 
-    def land(self, changes: int) -> None:
-        start, batch = self.end, list[Change]()
-        for offset in range(start, start + changes):
-            key, value = self.random.randrange(KEYS), self.random.choice([None, "x", "y"])
-            batch.append((key, self.random.choice("abc"), value and f"{value}{offset}", 0, offset))
-        self.random.shuffle(batch)
-        self.upserts.land(start, start + changes, batch)
-        for id_, city, text, _, offset in sorted(batch, key=lambda change: change[4]):
+    def land(self, changes: int, *, killed: bool = False) -> None:
+        starts, batch = list(self.ends), list[Change]()
+        for _ in range(changes):
+            partition, value = self.random.randrange(len(self.ends)), self.random.choice([None, "x", "y"])
+            offset, city = self.ends[partition], self.random.choice("abc")
+            if self.times:
+                city += self.random.choice(["", *(f"@{time}" for time in range(TIMES))])
+            self.ends[partition] += 1
+            batch.append((self.random.randrange(KEYS), city, value and f"{value}{offset}", partition, offset))
+        self.log += batch
+        if killed:
+            with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+                patch.setattr(upsert, "run_in_turn", self._kill)
+                self._write(starts, batch)
+            self.upserts.restart()
+        self._write(starts, batch)
+
+    @staticmethod
+    def _kill(*_: Any, **__: Any) -> None:
+        raise Killed
+
+    def rewind(self, most: int) -> None:
+        """Move the feed back by up to ``most`` records of each partition, and let it read these again."""
+        back = [max(0, end - self.random.randrange(1, most)) for end in self.ends]
+        move = PositionReset("rewind", {("topic", at): (end, back[at]) for at, end in enumerate(self.ends)})
+        ranges = move.reaches(self._ranges(self.ends))
+        moved = Commit("shop", len(self.log), ranges, self.upserts.fence, move=move)
+        self.upserts.table.ledger.record_move(moved, commit_id=uuid.uuid4().hex)
+        self._write(back, [change for change in self.log if change[4] >= back[change[3]]])
+
+    def _ranges(self, starts: Sequence[int]) -> OffsetRanges:
+        start, end = ({("topic", at): offset for at, offset in enumerate(each)} for each in (starts, self.ends))
+        return OffsetRanges.between(start, end, {"topic": "one"})
+
+    def _write(self, starts: Sequence[int], batch: Sequence[Change]) -> None:
+        shuffled = self.random.sample(batch, len(batch))
+        commit = Commit("shop", len(self.log), self._ranges(starts), self.upserts.fence)
+        self.upserts.table.land(self.upserts.changes(shuffled), commit, commit_id=uuid.uuid4().hex)
+        for change in batch:
+            id_, _, text, *_ = change
             assert id_ is not None
-            self.rows.pop(id_, None)
-            if text is not None:
-                self.rows[id_] = (id_, city, text, offset)
-        self.end += changes
+            if id_ not in self.rows or self._rank(change) > self._rank(self.rows[id_]):
+                self.rows[id_] = change
+                if text is None and not self.times:
+                    self.rows.pop(id_)
+
+    def _rank(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return what decides between two changes of a key: the greater one is newer."""
+        if not self.times:
+            return (row[4],)
+        time = row[1].partition("@")[2]
+        order = (of(int(time)) if time else -math.inf for of in self.times)
+        return (*order, *(-1 if place is None else place for place in row[3:]))
 
     def check(self) -> None:
-        assert self.upserts.rows() == sorted(self.rows.values())
+        columns = "id, city, v, kafka_partition, kafka_offset"
+        found = self.upserts.rows(columns, self.upserts.table.written)
+        assert {row[0]: row for row in found} == self.rows
+        assert len(found) == len(self.rows)
 
 
 def _compact(upserts: Upserts) -> None:
@@ -53,44 +111,66 @@ def _compact(upserts: Upserts) -> None:
 
 
 @pytest.mark.parametrize(
-    "settings",
+    ("settings", "times"),
     [
-        {},
-        {"partition_by": ["bucket(3, id)", "city"]},
-        {"branch": "staging"},
-        {"format_version": 3, "partition_by": ["city"]},
-        {"with_history": True},
+        ({}, {}),
+        ({"partition_by": ["bucket(3, id)", "city"]}, {}),
+        ({"branch": "staging"}, {}),
+        ({"format_version": 3, "partition_by": ["city"]}, {}),
+        ({"with_history": True}, {}),
+        ({}, {"n": lambda n: n}),
+        ({"format_version": 3}, {"timestamp_micros(-n)": lambda n: -n}),
+        (
+            {"partition_by": ["bucket(3, id)"], "with_history": True},
+            {"CAST(n DIV 2 AS SMALLINT)": lambda n: n // 2, "CAST(n - 2.5 AS DOUBLE)": lambda n: n},
+        ),
+        ({}, {"CAST(n * 10 - 25 AS DECIMAL(18, 2))": lambda n: n, "CAST(3 - n AS FLOAT)": lambda n: -n}),
     ],
 )
 def test_table_equals_the_model_after_compaction_deletes_and_foreign_rows(
-    upserting: SparkSession, settings: dict[str, Any]
+    upserting: SparkSession, settings: dict[str, Any], times: dict[str, Callable[[int], Any]]
 ) -> None:
-    upserts = Upserts(upserting, settings)
-    feed = Feed(upserts, seed=len(str(settings)))
+    ordered = {"order_by": [f"AT{at}" for at in range(len(times))], "on_delete": "mark"} if times else {}
+    upserts = Upserts(upserting, settings | ordered, times=tuple(times))
+    feed = Feed(upserts, seed=len(str(settings)), partitions=3 if times else 1, times=tuple(times.values()))
     written = upserts.table.written
-    for round_ in range(4):
+    for round_ in range(5):
         for _ in range(2):
-            feed.land(25)
+            feed.land(25, killed=round_ == 4)
             assert upserts.table.merges_because is None
-        feed.check() if "branch" not in settings else None
+        feed.check()
         if round_ == 0 and "branch" not in settings:
             _compact(upserts)
         elif round_ == 1:
             upserting.sql(f"DELETE FROM {written} WHERE id < 10")
             feed.rows = {key: row for key, row in feed.rows.items() if key >= 10}
         elif round_ == 2:
-            upserting.sql(f"UPDATE {written} SET v = 'theirs' WHERE city = 'a'")
+            upserting.sql(f"UPDATE {written} SET v = 'theirs' WHERE city LIKE 'a%'")
             feed.rows = {
-                key: (key, row[1], "theirs", row[3]) if row[1] == "a" else row for key, row in feed.rows.items()
+                key: (*row[:2], "theirs", *row[3:]) if row[1].startswith("a") else row
+                for key, row in feed.rows.items()
             }
-    found = upserting.sql(f"SELECT id, city, v, kafka_offset FROM {written} ORDER BY ALL").collect()
-    assert [tuple(row) for row in found] == sorted(feed.rows.values())
+        elif round_ == 3:
+            if times:
+                _clear_positions(feed)
+            feed.rewind(12)
+            assert upserts.table.merges_because in (None, "the batch reads records again")
+            feed.check()
     assert upserts.table._index.size() == len(feed.rows)
     # No note was made: an index that had missed another writer's commit would report wrong entries, and be refilled.
     assert upserts.table.take_notes() == ()
     if "with_history" in settings:
         [count] = upserting.sql(f"SELECT count(*) FROM {upserts.history}").collect()[0]
-        assert count == feed.end
+        assert count == sum(feed.ends)
+
+
+def _clear_positions(feed: Feed) -> None:
+    """Remove a part of the rows' positions, so that the rows are older than changes with the same times."""
+    for rest, columns in enumerate(["kafka_offset = NULL", "kafka_topic = NULL, kafka_partition = NULL"]):
+        feed.upserts.spark.sql(f"UPDATE {feed.upserts.table.written} SET {columns} WHERE id % 3 = {rest}")
+        at = 4 - rest
+        cleared = {key: (*row[:at], None, *row[at + 1 :]) for key, row in feed.rows.items() if key % 3 == rest}
+        feed.rows |= cleared
 
 
 def test_after_a_compaction_the_index_reads_only_the_new_files(upserting: SparkSession) -> None:
@@ -116,11 +196,11 @@ def test_batches_are_merged_if_another_writer_keeps_committing(upserting: SparkS
     feed.land(5)
     for number in range(6):
         upserting.sql(f"INSERT INTO {upserts.name} (id, v) VALUES ({-1 - number}, 'theirs')")
+        feed.rows[-1 - number] = (-1 - number, None, "theirs", None, None)
         feed.land(5)
     assert upserts.table._index.filled() == 3
     assert upserts.table.merges_because == "another writer commits to the table between the batches"
-    theirs = [(-6 + number, None, "theirs", None) for number in range(6)]
-    assert upserts.rows() == [*theirs, *sorted(feed.rows.values())]
+    feed.check()
 
 
 def test_a_fence_and_a_batch_without_changes_do_not_refill_the_index(upserting: SparkSession) -> None:
@@ -222,7 +302,7 @@ def test_a_repeated_key_whose_first_row_was_already_written_has_one_row(upsertin
         ({"key_index_mb": 0}, "key_index_mb is 0"),
         ({"write": "copy-on-write"}, "copy-on-write"),
         ({"sort_by": ["city"]}, "sort_by sorts the files"),
-        ({"order_by": ["v"], "on_delete": "mark"}, "order_by"),
+        ({"order_by": ["v"], "on_delete": "mark"}, "order_by names v, which is string"),
     ],
 )
 def test_a_table_unsuitable_for_the_index_is_merged_and_the_reason_is_shown(
@@ -233,6 +313,11 @@ def test_a_table_unsuitable_for_the_index_is_merged_and_the_reason_is_shown(
     upserts.land(2, 3, [(1, "a", "z", 0, 2)])
     assert upserts.rows("id, v") == [(1, "z"), (2, "y")]
     assert reason in (upserts.table.merges_because or "")
+    assert f"a MERGE, because {upserts.table.merges_because}" == upserts.table.lands_changes(lambda: None)
+    upserts.name = upserts.name.replace("ns.u", "ns.new")
+    columns = upserts.changes([]).schema
+    upserts.table = UpsertTable(upserting, upserts.table._sink.model_copy(update={"table": upserts.name}), feed="shop")
+    assert reason in upserts.table.lands_changes(lambda: columns)
 
 
 def test_a_table_with_too_many_keys_for_the_memory_is_merged(upserting: SparkSession) -> None:
@@ -299,6 +384,16 @@ class Spoiled:
         assert self.call("find", _mixed(key), 0)
         return self.call("file"), self.call("position"), self.call("partition")
 
+    def order(self, key: int) -> Any:
+        """Return the numbers that order the changes of a key's segment of the index."""
+        assert self.call("find", _mixed(key), 0)
+        found = self.table
+        for name in ("segment", "order"):
+            field = found.getClass().getDeclaredField(name)
+            field.setAccessible(True)
+            found = field.get(found)
+        return found
+
     def put(self, key: int, place: tuple[int, int, int]) -> None:
         self.call("put", _mixed(key), 0, *place)
 
@@ -345,6 +440,38 @@ def test_a_wrong_index_entry_is_noticed_in_the_commit_and_the_table_stays_correc
     assert upserts.rows("id, v") == [
         (1, "new"), (2, "new"), *((key, "x") for key in range(3, 9)), (9, "z"), (11, "y"), (12, "x")
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", [-5, 5])
+def test_a_wrong_time_in_the_index_is_noticed_in_the_commit(upserting: SparkSession, wrong: int) -> None:
+    """Without the check, the change at time 2 would win over the row of time 3, or the change at time 4 would not."""
+    upserts = Upserts(upserting, {"order_by": ["at0"], "on_delete": "mark"}, times=["n"])
+    upserts.land(0, 1, [(1, "a@3", "x", 0, 0)])
+    order = Spoiled(upserts).order(1)
+    for at in range(len(order)):
+        order[at] = wrong
+    time = 2 if wrong < 0 else 4
+    upserts.land(1, 2, [(1, f"a@{time}", "y", 0, 1)])
+    [note] = upserts.table.take_notes()
+    assert "another key" in note
+    assert upserts.rows("id, v") == [(1, "x" if time == 2 else "y")]
+
+
+def test_a_batch_of_old_changes_adds_no_file_to_the_table(upserting: SparkSession) -> None:
+    upserts = Upserts(upserting, {"order_by": ["at0"], "on_delete": "mark"}, times=["n"])
+    upserts.land(0, 2, [(1, "a@3", "x", 0, 0), (2, "a@4", "y", 0, 1)])
+    files = [row.file_path for row in upserting.table(f"{upserts.name}.files").collect()]
+    assert upserts.land(2, 5, [(1, "b@2", "old", 1, 2), (2, "b", None, 0, 2), (2, "b@3", "old", 0, 3)]) == 0
+    assert upserts.table.merges_because is None
+    assert [row.file_path for row in upserting.table(f"{upserts.name}.files").collect()] == files
+    newest = upserts.commits()[0].upserts
+    assert newest is not None
+    assert (newest.changes, newest.superseded, newest.void) == (3, 1, 2)
+    folder = Path(files[0].removeprefix("file:")).parent
+    assert {path.name for path in folder.glob("*.parquet")} == {Path(file).name for file in files}
+    upserts.land(5, 6, [(2, "b@5", "new", 0, 5)])
+    assert upserts.rows("id, city, v") == [(1, "a@3", "x"), (2, "b@5", "new")]
+    assert upserts.table.take_notes() == ()
 
 
 def test_a_table_with_a_required_key_is_indexed(upserting: SparkSession) -> None:

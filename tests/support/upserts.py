@@ -27,6 +27,8 @@ class Upserts:
     settings: dict[str, Any]
     name: str = field(default_factory=lambda: f"{CATALOG}.ns.u{uuid.uuid4().hex[:8]}")
     fence: str | None = None
+    times: Sequence[str] = ()
+    """Expressions for the columns at0, at1, …, in which n is the number after the @ of a change's city, or null."""
 
     def __post_init__(self) -> None:
         self.restart()
@@ -46,7 +48,10 @@ class Upserts:
 
     def changes(self, changes: Iterable[Change], topic: str = "topic") -> Any:
         # The filter makes the rows non-deterministic, as the rows of a stream are, because their outcomes are counted.
-        return frame_of(self.spark, changes, topic).filter("rand() >= 0")
+        rows = frame_of(self.spark, changes, topic).filter("rand() >= 0")
+        times = [f"{each} AS at{number}" for number, each in enumerate(self.times)]
+        number = "try_cast(nullif(split_part(city, '@', 2), '') AS BIGINT) AS n"
+        return rows.selectExpr("*", number).selectExpr("*", *times).drop("n") if times else rows
 
     def batch(self, start: int, end: int, *, topic_id: str = "one") -> Commit:
         ranges = OffsetRanges((OffsetRange("topic", 0, start, end),), {"topic": topic_id})

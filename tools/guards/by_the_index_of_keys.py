@@ -28,6 +28,20 @@ BY_THE_INDEX_OF_KEYS = (
         "",
         f"{UPSERTS}two_simultaneous_upserts_of_the_same_keys_leave_one_row_per_key",
     ),
+    java(
+        "key index: the order of the changes is not compared with the row",
+        "upsert/IndexedFile",
+        "&& Arrays.equals(new KeyOrder(types, index.orderBy).of(row), order);",
+        ";",
+        f"{INDEX}a_wrong_time_in_the_index_is_noticed_in_the_commit",
+    ),
+    java(
+        "key index: a row without times is newer than one with times",
+        "upsert/KeyOrder",
+        "private static final long NULL = Long.MIN_VALUE;",
+        "private static final long NULL = Long.MAX_VALUE - 1;",
+        f"{INDEX}table_equals_the_model_after_compaction_deletes_and_foreign_rows",
+    ),
     *(
         java(f"key index: {name}", f"upsert/{file}", condition, "if (false) {", test)
         for name, file, condition, test in (
@@ -65,14 +79,32 @@ BY_THE_INDEX_OF_KEYS = (
             (
                 "changes of a key come from two partitions",
                 "IndexedBatch",
-                "if (places.table.partition() >= 0 && places.table.partition() != source) {",
+                "if (!isOrdered() && places.table.partition() >= 0 && places.table.partition() != source) {",
                 UPSERTS + "a_key_in_two_partitions_stops_the_feed_unless_a_column_orders_it",
             ),
             (
                 "an older change of a key wins",
                 "IndexedBatch",
-                "if (entries.offset[at] > others.offset[otherAt]) {",
+                "if (isNewer(entries, at, others, otherAt)) {",
                 INDEX + "a_repeated_key_whose_first_row_was_already_written_has_one_row",
+            ),
+            (
+                "a change that is older by order_by replaces a row",
+                "IndexedBatch",
+                "if (!isNewerThanRow(entries, at)) {",
+                INDEX + "table_equals_the_model_after_compaction_deletes_and_foreign_rows",
+            ),
+            (
+                "the partition does not decide between equal times in a batch",
+                "IndexedBatch",
+                "if (compared == 0 && width > 0) {",
+                INDEX + "table_equals_the_model_after_compaction_deletes_and_foreign_rows",
+            ),
+            (
+                "the partition does not decide between a change and a row with equal times",
+                "IndexedBatch",
+                "if (compared == 0 && isOrdered() && stored != KeyEntries.NO_PARTITION) {",
+                INDEX + "table_equals_the_model_after_compaction_deletes_and_foreign_rows",
             ),
             (
                 "a change that lacks a value is not merged",

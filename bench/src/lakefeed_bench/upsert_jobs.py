@@ -205,7 +205,7 @@ def _run(way: Way, spark: SparkSession, case: LandingCase, changes: Changes, end
 
 def _fill_index(spark: SparkSession, case: LandingCase) -> float | None:
     """Return the seconds to fill an index of the table's keys, as a run's first batch does; None if that fails."""
-    index = jvm.java(spark).upsert.KeyIndex(["id"], list(POSITION_COLUMNS), None, -1)
+    index = jvm.java(spark).upsert.KeyIndex(["id"], [], list(POSITION_COLUMNS), None, -1)
     rows, loaded = spark.table(case.table), IcebergLedger(spark, case.table, case.name).loaded()
     began = time.monotonic()
     if (refused := index.begin(rows._jdf, loaded, "{}")) is not None:

@@ -149,17 +149,10 @@ class IcebergSinkConfig(SinkConfig):
         """The setting that makes every upsert a MERGE; None if the index of keys may land upserts."""
         reasons = {
             "key_index_mb is 0": self.key_index_mb == 0,
-            "order_by orders the changes": bool(self.order_by),
             "write is copy-on-write": self.write == "copy-on-write",
             "sort_by sorts the files": bool(self.sort_by),
         }
         return next((reason for reason, holds in reasons.items() if holds), None)
-
-    @property
-    def lands_changes(self) -> str | None:
-        if self.mode != "upsert":
-            return None
-        return "the index of keys" if self.merges_because is None else f"a MERGE, because {self.merges_because}"
 
     def places(self, *, brokers: str) -> Iterator[Place]:
         """Yield the tables in lower case, since Hive, Glue and most engines ignore the case of names."""

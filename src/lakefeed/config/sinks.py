@@ -68,11 +68,6 @@ class SinkConfig(Model):
         return None
 
     @property
-    def lands_changes(self) -> str | None:
-        """A text that says how the sink lands changes of keyed rows; None if there is only one way, or no keys."""
-        return None
-
-    @property
     def record_positions(self) -> Literal["unused", "used", "required"]:
         """The sink's need for the records' topic, partition and offset; ``used``: the sink stores them if the rows have
         them."""

@@ -363,7 +363,7 @@ class Feed:
         if config.has_fast_encoder:
             refusal = self.sink_definition.encoder_refusal(spark, columns)
         encoder = "lakefeed's, by columns" if refusal is None else f"the sink's own ({refusal})"
-        return FeedPath(reader=reader, encoder=encoder, upserts=config.sink.chosen.lands_changes)
+        return FeedPath(reader=reader, encoder=encoder, upserts=self.sink_definition.lands_changes(spark, columns))
 
     def batch_writer(
         self,

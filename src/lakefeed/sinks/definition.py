@@ -315,6 +315,10 @@ class SinkDefinition(ABC, Generic[Settings]):
         """
         return "lakefeed's encoder writes only Parquet files"
 
+    def lands_changes(self, spark: SparkSession, rows: Callable[[], StructType | None]) -> str | None:
+        """Say how the sink lands changes of keyed rows; None if there is only one way. ``rows`` is as above."""
+        return None
+
     def require_columns(self, spark: SparkSession, rows: StructType) -> None:
         """Raise a ConfigError if the rows lack a column that the settings name."""
 

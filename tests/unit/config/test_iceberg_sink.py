@@ -2,6 +2,7 @@
 
 import pytest
 
+from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.publish import Publish
 from lakefeed.config.topic_tables import config_of
 from tests.support.pipeline_text import GOOD, Acceptor, Reader
@@ -50,17 +51,21 @@ def test_a_wrong_setting_of_the_table_is_reported(reading: Reader, settings: tup
 
 
 @pytest.mark.parametrize(
-    ("settings", "way"),
+    ("settings", "because"),
     [
-        ((), "the index of keys"),
-        (("key_index_mb: 0",), "a MERGE, because key_index_mb is 0"),
-        (("order_by: [id]", "on_delete: mark"), "a MERGE, because order_by orders the changes"),
-        (("write: copy-on-write",), "a MERGE, because write is copy-on-write"),
+        ((), None),
+        (("key_index_mb: 0",), "key_index_mb is 0"),
+        (("order_by: [id]", "on_delete: mark"), None),
+        (("sort_by: [id]",), "sort_by sorts the files"),
+        (("write: copy-on-write",), "write is copy-on-write"),
     ],
 )
-def test_settings_of_an_upsert_choose_index_or_merge(accepted: Acceptor, settings: tuple[str, ...], way: str) -> None:
+def test_settings_of_an_upsert_choose_index_or_merge(
+    accepted: Acceptor, settings: tuple[str, ...], because: str | None
+) -> None:
     config = accepted(with_settings("mode: upsert", "keys: [id]", *settings))
-    assert config.sink.chosen.lands_changes == way
+    assert isinstance(config.sink.chosen, IcebergSinkConfig)
+    assert config.sink.chosen.merges_because == because
 
 
 def test_a_table_for_each_topic_cannot_be_published_by_time(reading: Reader) -> None:

@@ -50,6 +50,10 @@ class IcebergDefinition(SinkDefinition[IcebergSinkConfig]):
     def encoder_refusal(self, spark: SparkSession, rows: Callable[[], StructType | None]) -> str | None:
         return self.open_table(spark).encoder_refusal(rows)
 
+    def lands_changes(self, spark: SparkSession, rows: Callable[[], StructType | None]) -> str | None:
+        table = self.open_table(spark)
+        return table.lands_changes(rows) if isinstance(table, UpsertTable) else None
+
     def state(self) -> SinkState:
         table, feed, connections = self.settings.table, self.context.feed, self.context.connections
         return StoredState(keeps_ledger=True, position=lambda: stored_position(table, feed, connections=connections))

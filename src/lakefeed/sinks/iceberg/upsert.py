@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
@@ -162,8 +162,8 @@ class UpsertTable(IcebergTable):
     merges_because: str | None = None
     """The reason why a MERGE landed the last batch; None if the index of keys landed the batch."""
     _index: Any = None
-    """The ``KeyIndex`` of the JVM module; its keys are the columns ``_indexed_by``."""
-    _indexed_by: Sequence[str] = ()
+    """The ``KeyIndex`` of the JVM module; its keys and order are the columns ``_indexed_by``."""
+    _indexed_by: tuple[Sequence[str], Sequence[str]] | None = None
     _has_landed = False
 
     @cached_property
@@ -176,12 +176,29 @@ class UpsertTable(IcebergTable):
     def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
         super().apply_schema(rows, stored, entries)
         self._columns = self._spark.table(self.name).schema
-        self._keys = [found.name for key in self._sink.keys if (found := find_field(self._columns, key))]
+        self._keys, self._order = self._key_and_order(self._columns)
         table = self.ledger.loaded()
         columns = table.schema().asStruct()
         kinds = {key: str(columns.field(key).type()) for key in self._keys}
         self._bounded = [key for key in self._keys if has_bounds(self._columns[key].dataType, kinds[key])]
         self._offsets_of = dict(table.properties())
+
+    def _key_and_order(self, columns: StructType) -> tuple[list[str], list[str]]:
+        """Return the columns' own names of the keys and of the columns that order changes."""
+        keys, order = (
+            [found.name for name in names if (found := find_field(columns, name))]
+            for names in (self._sink.keys, self._sink.order_by)
+        )
+        return keys, order
+
+    def lands_changes(self, rows: Callable[[], StructType | None]) -> str:
+        """Say how changes land: by the index of keys, or why by a MERGE; ``rows`` returns a new table's columns."""
+        because: Any = self._sink.merges_because
+        columns = self._spark.table(self.name).schema if self._spark.catalog.tableExists(self.name) else rows()
+        if because is None and columns is not None:
+            index = java(self._spark).upsert.KeyIndex(*self._key_and_order(columns), [], self._sink.branch, 0)
+            because = index.refusal(columns.json())
+        return "the index of keys" if because is None else f"a MERGE, because {because}"
 
     def changes(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> Changes:
         in_rows(self._sink, rows)
@@ -253,11 +270,11 @@ class UpsertTable(IcebergTable):
 
     def _index_serves(self, table: Any, commit: Commit) -> bool:
         """Return whether the index can land a batch without a MERGE; if not, store why in ``merges_because``."""
-        if self._index is None or self._indexed_by != self._keys:
+        if self._index is None or self._indexed_by != (self._keys, self._order):
             most = -1 if self._sink.key_index_mb is None else self._sink.key_index_mb * 1_000_000
             index = java(self._spark).upsert.KeyIndex
-            self._index = index(self._keys, list(POSITION_COLUMNS), self._sink.branch, most)
-            self._indexed_by = self._keys
+            self._index = index(self._keys, self._order, list(POSITION_COLUMNS), self._sink.branch, most)
+            self._indexed_by = self._keys, self._order
         # Building the index reads all keys, which does not pay for a run that ends after one small batch.
         most_rows = max(FEW_ROWS, ROWS_A_CHANGE * commit.ranges.records)
         is_first, self._has_landed = not self._has_landed, True

@@ -105,7 +105,7 @@ def test_the_requests_of_upserts_are_unknown() -> None:
     assert figures(found(sink).files) == (None, None)
     assert figures(found(sink, known).files) == (3, 9)
     assert figures(found(sink, known).requests) == (3 + 7, 9 + 3 * 7)
-    merged = {"iceberg": {**sink["iceberg"], "order_by": ["at"], "on_delete": "mark"}}
+    merged = {"iceberg": {**sink["iceberg"], "key_index_mb": 0}}
     assert figures(found(merged, known).requests) == (None, None)
 
 

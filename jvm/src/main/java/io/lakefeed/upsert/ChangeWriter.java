@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.io.Serializable;
 import java.io.UncheckedIOException;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -43,6 +44,7 @@ final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<Interna
     private final long fileBytes;
     private final String operation;
     private final KeyHash key;
+    private final KeyOrder order;
     private final Positions positions;
     private final int deletedColumn;
     private final int lackingColumn;
@@ -96,6 +98,7 @@ final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<Interna
             long fileBytes,
             String operation,
             KeyHash key,
+            KeyOrder order,
             Positions positions,
             int deletedColumn,
             int lackingColumn,
@@ -106,6 +109,7 @@ final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<Interna
         this.fileBytes = fileBytes;
         this.operation = operation;
         this.key = key;
+        this.order = order;
         this.positions = positions;
         this.deletedColumn = deletedColumn;
         this.lackingColumn = lackingColumn;
@@ -140,7 +144,12 @@ final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<Interna
 
     private record Key(long high, int low, int source) {}
 
-    private record Held(InternalRow row, long offset) {}
+    private record Held(InternalRow row, long[] order, long offset) {
+        boolean isNewerThan(long[] otherOrder, long otherOffset) {
+            int compared = Arrays.compare(order, otherOrder);
+            return compared > 0 || compared == 0 && offset > otherOffset;
+        }
+    }
 
     private final class Run {
         private final Table target = table.value();
@@ -148,7 +157,7 @@ final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<Interna
         private final OutputFileFactory files;
         private final Map<PartitionKey, RollingDataWriter<InternalRow>> open = new HashMap<>();
         private final Map<Key, Held> held = new LinkedHashMap<>();
-        private final KeyEntries entries = new KeyEntries();
+        private final KeyEntries entries = new KeyEntries(order.width());
         private final PartitionKey partition = new PartitionKey(target.spec(), target.schema());
         private final RowValues values = new RowValues(target.schema().asStruct(), columns);
         private long heldBytes;
@@ -200,11 +209,12 @@ final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<Interna
             key.hash(change);
             Key of = new Key(key.high(), key.low(), source);
             Held before = held.get(of);
-            if (before != null && before.offset() > offset) {
+            long[] inOrder = order.of(change);
+            if (before != null && before.isNewerThan(inOrder, offset)) {
                 return;
             }
             InternalRow row = change.copy();
-            held.put(of, new Held(row, offset));
+            held.put(of, new Held(row, inOrder, offset));
             heldBytes += bytes(row) - (before == null ? 0 : bytes(before.row()));
             if (heldBytes > MOST_HELD_BYTES) {
                 flush();
@@ -226,7 +236,7 @@ final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<Interna
                     at = Math.toIntExact(writer.currentFileRows());
                     writer.write(change.row());
                 }
-                entries.add(of.high(), of.low(), file, at, of.source(), change.offset(), deletes);
+                entries.add(of.high(), of.low(), file, at, of.source(), change.order(), change.offset(), deletes);
             });
             held.clear();
             heldBytes = 0;

@@ -12,6 +12,7 @@ import org.apache.iceberg.TableProperties;
 import org.apache.iceberg.spark.SparkSchemaUtil;
 import org.apache.iceberg.types.Type;
 import org.apache.iceberg.types.TypeUtil;
+import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
@@ -20,7 +21,7 @@ final class Indexable {
     private Indexable() {}
 
     /** Returns why the table cannot have an index; null if it can. */
-    static String refusal(Table table, List<String> keys) {
+    static String refusal(Table table, List<String> keys, List<String> orderBy) {
         Map<String, String> properties = table.properties();
         if (formatVersion(table) < 2) {
             return "format version 1 has no delete files";
@@ -41,10 +42,25 @@ final class Indexable {
             }
         }
         for (String key : keys) {
-            Type type = table.schema().findField(key).type();
-            if (type.typeId() == Type.TypeID.UUID
-                    || !KeyHash.takes(SparkSchemaUtil.convert(type))) {
-                return "the key " + key + " is " + type;
+            if (table.schema().findType(key).typeId() == Type.TypeID.UUID) {
+                return "the key " + key + " is uuid";
+            }
+        }
+        return refusal(SparkSchemaUtil.convert(table.schema()), keys, orderBy);
+    }
+
+    /** Returns why a table with these columns cannot have an index; null if it can. */
+    static String refusal(StructType columns, List<String> keys, List<String> orderBy) {
+        for (String key : keys) {
+            DataType type = columns.apply(key).dataType();
+            if (!KeyHash.takes(type)) {
+                return "the key " + key + " is " + type.catalogString();
+            }
+        }
+        for (String column : orderBy) {
+            DataType type = columns.apply(column).dataType();
+            if (!KeyOrder.takes(type)) {
+                return "order_by names " + column + ", which is " + type.catalogString();
             }
         }
         return null;

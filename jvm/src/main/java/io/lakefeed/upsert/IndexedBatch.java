@@ -4,9 +4,10 @@ import io.lakefeed.commit.FeedLedger;
 import io.lakefeed.upsert.ChangeWriter.Place;
 import io.lakefeed.upsert.ChangeWriter.Positions;
 import io.lakefeed.upsert.ChangeWriter.Written;
+import io.lakefeed.upsert.KeyEntries.Source;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collections;
-import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -54,6 +55,8 @@ final class IndexedBatch {
     /** The average number of keys that a commit reads to check one replaced row against the index. */
     private static final long SAMPLED_KEYS = 200_000;
 
+    private static final String WRONG_ROW = "the row of a key has another key or another value of order_by";
+
     private final KeyIndex index;
     private final KeyPlaces places;
     private final SparkSession spark;
@@ -66,15 +69,18 @@ final class IndexedBatch {
     private final List<Written> written = new ArrayList<>();
 
     /** The newest entry of each key: the file is the number of the task, the position is the entry's index in the task. */
-    private final KeyTable newest = new KeyTable();
+    private final KeyTable newest = new KeyTable(0);
 
     private Map<IndexedFile, RoaringBitmap> replaced;
     private Map<String, IndexedFile> own;
+    /** The data files of this batch of which no row is left; they do not get into the table. */
+    private List<IndexedFile> empty;
     private Place moved;
     /** One of the replaced rows, which is drawn at random. */
     private IndexedFile.Row sample;
 
     private long drawn;
+    private long keys;
     private long deletes;
     private long inserted;
     private long updated;
@@ -108,6 +114,7 @@ final class IndexedBatch {
                 settings.targetDataFileSize(),
                 operation,
                 index.hash,
+                new KeyOrder(rows, index.orderBy),
                 at,
                 rows.fieldIndex(deletedColumn),
                 lackingColumn == null ? -1 : rows.fieldIndex(lackingColumn),
@@ -124,7 +131,7 @@ final class IndexedBatch {
     /** Finds the newest change of each key, and the rows that these changes replace or delete. */
     void resolve() {
         replaced = new LinkedHashMap<>();
-        own = new HashMap<>();
+        own = new LinkedHashMap<>();
         newest.clear();
         moved = null;
         sample = null;
@@ -142,6 +149,7 @@ final class IndexedBatch {
                 compare(task, at);
             }
         }
+        keys = newest.size();
         for (int task = 0; task < written.size(); task++) {
             KeyEntries entries = written.get(task).entries();
             int[] ofSource = places.numbers(entries);
@@ -151,6 +159,11 @@ final class IndexedBatch {
                 }
             }
         }
+        empty = own.values().stream()
+                .filter(file -> replaced.containsKey(file)
+                        && replaced.get(file).getLongCardinality() == file.file().recordCount())
+                .toList();
+        empty.forEach(replaced::remove);
     }
 
     boolean lacksValues() {
@@ -181,15 +194,44 @@ final class IndexedBatch {
         int otherTask = newest.file();
         int otherAt = newest.position();
         KeyEntries others = written.get(otherTask).entries();
-        if (!others.sources.get(others.source[otherAt]).equals(entries.sources.get(entries.source[at]))) {
+        if (!isOrdered() && !source(others, otherAt).equals(source(entries, at))) {
             moved = Place.first(moved, Place.first(place(entries, at), place(others, otherAt)));
         }
-        if (entries.offset[at] > others.offset[otherAt]) {
+        if (isNewer(entries, at, others, otherAt)) {
             newest.put(entries.high[at], entries.low[at], task, at, 0);
             gone(others, otherAt);
         } else {
             gone(entries, at);
         }
+    }
+
+    private boolean isOrdered() {
+        return !index.orderBy.isEmpty();
+    }
+
+    private static Source source(KeyEntries entries, int at) {
+        return entries.sources.get(entries.source[at]);
+    }
+
+    private static boolean isNewer(KeyEntries entries, int at, KeyEntries others, int otherAt) {
+        int width = entries.width;
+        int compared = Arrays.compare(
+                entries.order, at * width, at * width + width, others.order, otherAt * width, otherAt * width + width);
+        if (compared == 0 && width > 0) {
+            compared = source(entries, at).compareTo(source(others, otherAt));
+        }
+        return compared > 0 || compared == 0 && entries.offset[at] > others.offset[otherAt];
+    }
+
+    /** Returns whether an entry is newer than the row that the table has of its key. */
+    private boolean isNewerThanRow(KeyEntries entries, int at) {
+        int compared = places.table.compare(entries, at);
+        int stored = places.table.partition();
+        if (compared == 0 && isOrdered() && stored != KeyEntries.NO_PARTITION) {
+            compared = source(entries, at).compareTo(places.sources.get(stored));
+        }
+        // In the same partition, all offsets of the batch lie behind those of the table's rows.
+        return compared >= 0;
     }
 
     private void gone(KeyEntries entries, int at) {
@@ -200,7 +242,7 @@ final class IndexedBatch {
     }
 
     private Place place(KeyEntries entries, int at) {
-        KeyEntries.Source source = entries.sources.get(entries.source[at]);
+        Source source = source(entries, at);
         return new Place(source.topic(), source.partition(), entries.offset[at]);
     }
 
@@ -211,7 +253,7 @@ final class IndexedBatch {
             inserted += hasRow ? 1 : 0;
             return;
         }
-        if (places.table.partition() >= 0 && places.table.partition() != source) {
+        if (!isOrdered() && places.table.partition() >= 0 && places.table.partition() != source) {
             moved = Place.first(moved, place(entries, at));
         }
         IndexedFile file = places.files.get(places.table.file());
@@ -219,10 +261,15 @@ final class IndexedBatch {
         if (file == null || row >= file.file().recordCount()) {
             throw index.doubtful("a key has its row in a file that is not in the table, or behind its end");
         }
-        replaced.computeIfAbsent(file, none -> new RoaringBitmap()).add(row);
         if (ThreadLocalRandom.current().nextLong(++drawn) == 0) {
-            sample = new IndexedFile.Row(file, row, entries.high[at], entries.low[at]);
+            sample = new IndexedFile.Row(file, row, entries.high[at], entries.low[at], places.table.order());
         }
+        if (!isNewerThanRow(entries, at)) {
+            newest.remove(entries.high[at], entries.low[at]);
+            gone(entries, at);
+            return;
+        }
+        replaced.computeIfAbsent(file, none -> new RoaringBitmap()).add(row);
         updated += hasRow ? 1 : 0;
         deleted += hasRow ? 0 : 1;
     }
@@ -234,7 +281,7 @@ final class IndexedBatch {
             changes += each.changes();
             withoutKey = Place.first(withoutKey, each.withoutKey());
         }
-        return new KeyIndex.Summary(changes, newest.size(), deletes, text(withoutKey), text(moved));
+        return new KeyIndex.Summary(changes, keys, deletes, text(withoutKey), text(moved));
     }
 
     private static String text(Place place) {
@@ -251,23 +298,26 @@ final class IndexedBatch {
                 throw new NotIndexed("another writer has landed the same records");
             }
         }
-        boolean changes = !replaced.isEmpty() || written.stream().anyMatch(each -> !each.files().isEmpty());
+        boolean changes = !replaced.isEmpty() || empty.size() < own.size();
         index.ready = false;
         if (changes) {
             land(summary);
+        } else if (!sampleIsRight()) {
+            throw index.doubtful(WRONG_ROW);
         }
         index.commitId = summary.get(FeedLedger.COMMIT_ID);
         apply();
         index.batch = null;
+        Tasks.foreach(empty)
+                .suppressFailureWhenFinished()
+                .run(each -> into.io().deleteFile(each.file().location()));
         return inserted + updated + deleted;
     }
 
     private void land(Map<String, String> summary) {
         List<IndexedFile.Deletes> deleteFiles = writeDeletes();
         RowDelta delta = into.newRowDelta();
-        for (Written each : written) {
-            each.files().forEach(delta::addRows);
-        }
+        own.values().stream().filter(each -> !empty.contains(each)).forEach(each -> delta.addRows(each.file()));
         for (IndexedFile.Deletes each : deleteFiles) {
             delta.addDeletes(each.added());
             each.removed().forEach(delta::removeDeletes);
@@ -303,6 +353,12 @@ final class IndexedBatch {
         index.surplus -= deleteFiles.stream().mapToLong(IndexedFile.Deletes::repeated).sum();
     }
 
+    private boolean sampleIsRight() {
+        return sample == null
+                || ThreadLocalRandom.current().nextLong(sample.of().file().recordCount()) >= SAMPLED_KEYS
+                || sample.isAsIn(index, into);
+    }
+
     private List<IndexedFile.Deletes> writeDeletes() {
         boolean asVectors = Indexable.formatVersion(into) > 2;
         OutputFileFactory factory = OutputFileFactory.builderFor(into, 0, 0)
@@ -314,9 +370,7 @@ final class IndexedBatch {
         List<IndexedFile.Deletes> done = Collections.synchronizedList(new ArrayList<>());
         List<Runnable> work = new ArrayList<>();
         boolean[] right = {true};
-        if (sample != null && ThreadLocalRandom.current().nextLong(sample.of().file().recordCount()) < SAMPLED_KEYS) {
-            work.add(() -> right[0] = sample.hasItsKey(into, index.keys, index.hash));
-        }
+        work.add(() -> right[0] = sampleIsRight());
         replaced.forEach((file, positions) -> work.add(
                 asVectors ? () -> file.deleted(into) : () -> done.add(file.write(into, positions, factory, writers))));
         try {
@@ -332,7 +386,7 @@ final class IndexedBatch {
                 throw index.doubtful("the row of a key is deleted");
             }
             if (!right[0]) {
-                throw index.doubtful("the row of a key has another key");
+                throw index.doubtful(WRONG_ROW);
             }
         } catch (RuntimeException failed) {
             delete(done);
@@ -358,8 +412,7 @@ final class IndexedBatch {
                     continue;
                 }
                 if (entries.file[at] != KeyEntries.NO_ROW) {
-                    places.place(
-                            entries.high[at], entries.low[at], ofFile[entries.file[at]], entries.position[at], source);
+                    places.place(entries, at, ofFile[entries.file[at]], source);
                 } else if (places.table.find(entries.high[at], entries.low[at])) {
                     places.files.get(places.table.file()).live--;
                     places.table.remove(entries.high[at], entries.low[at]);

@@ -3,6 +3,7 @@ package io.lakefeed.upsert;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -29,6 +30,7 @@ import org.apache.iceberg.spark.SparkSchemaUtil;
 import org.apache.iceberg.spark.data.SparkParquetReaders;
 import org.apache.iceberg.util.ContentFileUtil;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.types.StructType;
 
 /** A data file of an indexed table, and the positions of its deleted rows. */
 final class IndexedFile {
@@ -153,15 +155,18 @@ final class IndexedFile {
         return replacedBy(writer.toDeleteFile(), before, positions, all);
     }
 
-    /** A row that is, according to the index, the row of a key. */
-    record Row(IndexedFile of, int position, long high, int low) {
-        /** Reads the row; returns whether it has that key, or whether its key cannot be read in this way. */
-        boolean hasItsKey(Table table, List<String> keys, KeyHash hash) {
+    /** A row that is, according to the index, the row of a key, and has these numbers in the order of its changes. */
+    record Row(IndexedFile of, int position, long high, int low, long[] order) {
+        /** Reads the row; returns whether it has that key and order, or whether it cannot be read in this way. */
+        boolean isAsIn(KeyIndex index, Table table) {
             if (of.file.format() != FileFormat.PARQUET) {
                 return true;
             }
-            Schema columns = table.schema().select(keys);
-            KeyHash own = hash.on(SparkSchemaUtil.convert(columns), keys);
+            List<String> names = new ArrayList<>(index.keys);
+            names.addAll(index.orderBy);
+            Schema columns = table.schema().select(names);
+            StructType types = SparkSchemaUtil.convert(columns);
+            KeyHash own = index.hash.on(types, index.keys);
             try (CloseableIterable<InternalRow> rows = Parquet.read(table.io().newInputFile(of.file))
                     .project(columns)
                     .createReaderFunc(type -> SparkParquetReaders.buildReader(columns, type))
@@ -172,7 +177,9 @@ final class IndexedFile {
                     return true;
                 }
                 own.hash(row);
-                return own.high() == high && own.low() == low;
+                return own.high() == high
+                        && own.low() == low
+                        && Arrays.equals(new KeyOrder(types, index.orderBy).of(row), order);
             } catch (IOException failed) {
                 throw new UncheckedIOException(failed);
             }

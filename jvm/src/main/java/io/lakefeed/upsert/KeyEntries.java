@@ -18,8 +18,14 @@ final class KeyEntries implements Serializable {
 
     private static final int SMALLEST = 1024;
 
-    /** A partition of a topic. */
-    record Source(String topic, int partition) implements Serializable {}
+    /** A partition of a topic; partition -1 stands for null. */
+    record Source(String topic, int partition) implements Serializable, Comparable<Source> {
+        @Override
+        public int compareTo(Source other) {
+            int order = topic.compareTo(other.topic);
+            return order != 0 ? order : Integer.compare(partition, other.partition);
+        }
+    }
 
     final List<String> files = new ArrayList<>();
     final List<Source> sources = new ArrayList<>();
@@ -39,13 +45,30 @@ final class KeyEntries implements Serializable {
 
     long[] offset = new long[SMALLEST];
     boolean[] deleted = new boolean[SMALLEST];
+    /** For each entry, {@link #width} numbers of its {@link KeyOrder}. */
+    long[] order;
+
+    final int width;
 
     private transient Map<String, Integer> numbers;
     private transient UTF8String topic;
     private transient int partition;
     private transient int lastSource;
 
-    void add(long highBits, int lowBits, int inFile, int at, int fromSource, long recordOffset, boolean deletes) {
+    KeyEntries(int width) {
+        this.width = width;
+        order = new long[SMALLEST * width];
+    }
+
+    void add(
+            long highBits,
+            int lowBits,
+            int inFile,
+            int at,
+            int fromSource,
+            long[] inOrder,
+            long recordOffset,
+            boolean deletes) {
         if (size == high.length) {
             grow(size * 2);
         }
@@ -54,6 +77,7 @@ final class KeyEntries implements Serializable {
         file[size] = inFile;
         position[size] = at;
         source[size] = fromSource;
+        System.arraycopy(inOrder, 0, order, size * width, width);
         offset[size] = recordOffset;
         deleted[size++] = deletes;
     }
@@ -66,6 +90,7 @@ final class KeyEntries implements Serializable {
         source = Arrays.copyOf(source, capacity);
         offset = Arrays.copyOf(offset, capacity);
         deleted = Arrays.copyOf(deleted, capacity);
+        order = Arrays.copyOf(order, capacity * width);
     }
 
     /** Returns the index of a file in {@link #files}; adds a new file. */

@@ -81,7 +81,7 @@ final class KeyHash implements Serializable {
         return Arrays.equals(types, other.types);
     }
 
-    private static boolean isWhole(DataType type) {
+    static boolean isWhole(DataType type) {
         return WHOLE.stream().anyMatch(each -> each.isInstance(type));
     }
 
@@ -146,7 +146,7 @@ final class KeyHash implements Serializable {
         room(Integer.BYTES + value.length).putInt(value.length).put(value);
     }
 
-    private static long whole(InternalRow row, int column, DataType type) {
+    static long whole(InternalRow row, int column, DataType type) {
         if (type instanceof LongType || type instanceof TimestampType || type instanceof TimestampNTZType) {
             return row.getLong(column);
         }

@@ -25,6 +25,9 @@ import org.apache.spark.sql.types.StructType;
  * those that only rewrite files, and is filled again after any other commit. A commit is refused if another commit has
  * come between, so an outdated index costs only time. A table in which a key has two rows is not indexed.
  *
+ * <p>If columns order the changes of a key, the index has the values of its row in these columns. At equal values the
+ * partition decides, or in the same partition the offset, which the batch has after the row, else a MERGE lands it.
+ *
  * <p>A batch has four steps. Tasks write the newest changes as data files and return where each key's row is. The
  * driver looks up the rows that these changes replace. It writes their positions as delete files. One commit adds the
  * new files, and removes the delete files that they replace.
@@ -39,11 +42,14 @@ public final class KeyIndex {
     private static final Set<KeyIndex> SHARING = Collections.synchronizedSet(Collections.newSetFromMap(new WeakHashMap<>()));
 
     final List<String> keys;
+    /** The columns that order the changes of a key; if there are none, the offsets order the changes. */
+    final List<String> orderBy;
     final List<String> position;
     final String branch;
     private final long mostBytes;
-    final KeyPlaces places = new KeyPlaces(this::requireRoom);
+    final KeyPlaces places;
     KeyHash hash;
+    private KeyOrder order;
     /** The snapshot that the index describes; null if the table has no snapshot. */
     Long snapshot;
     /** The id of the commit that made the described snapshot; null if the index has not made that commit itself. */
@@ -73,13 +79,16 @@ public final class KeyIndex {
      * Creates the index of a table; nothing is read yet.
      *
      * @param keys the columns that identify a row
+     * @param orderBy the columns that order the changes of a key; none if their offsets do
      * @param position the columns with the topic, partition and offset of a row's record
      * @param branch the branch to commit to; null for the main branch
      * @param mostBytes the most bytes of memory; if negative, the indexes share a quarter of this JVM's memory, and
      *     this index can take what the others leave
      */
-    public KeyIndex(List<String> keys, List<String> position, String branch, long mostBytes) {
+    public KeyIndex(List<String> keys, List<String> orderBy, List<String> position, String branch, long mostBytes) {
         this.keys = List.copyOf(keys);
+        this.orderBy = List.copyOf(orderBy);
+        places = new KeyPlaces(orderBy.size(), this::requireRoom);
         this.position = List.copyOf(position);
         this.branch = branch == null ? SnapshotRef.MAIN_BRANCH : branch;
         this.mostBytes = mostBytes;
@@ -113,7 +122,12 @@ public final class KeyIndex {
 
     /** Returns why upserts into a table need Spark's MERGE; null if the table can be indexed. */
     public String refusal(Table of) {
-        return Indexable.refusal(of, keys);
+        return Indexable.refusal(of, keys, orderBy);
+    }
+
+    /** Returns why upserts into a new table with these columns, as JSON, need Spark's MERGE; null if they do not. */
+    public String refusal(String columns) {
+        return Indexable.refusal((StructType) StructType.fromJson(columns), keys, orderBy);
     }
 
     /** The counts of a batch, for Python: see {@code Upserts} in {@code lakefeed.ledger.snapshot_summary}. */
@@ -242,8 +256,10 @@ public final class KeyIndex {
     /** Makes the index describe the newest snapshot of the table. */
     void bring(SparkSession spark, Table into, StructType columns) {
         KeyHash own = hash == null ? KeyHash.of(columns, keys) : hash.on(columns, keys);
-        boolean same = hash != null && own.hasTypesOf(hash);
+        KeyOrder ordered = new KeyOrder(columns, orderBy);
+        boolean same = hash != null && own.hasTypesOf(hash) && ordered.hasTypesOf(order);
         hash = own;
+        order = ordered;
         Snapshot head = into.snapshot(branch);
         long rows = Indexable.rows(head);
         boolean current = ready && same && describes(head);
@@ -254,7 +270,7 @@ public final class KeyIndex {
         if (!current) {
             boolean follows = ready && same && head != null;
             ready = false;
-            KeyReader reader = new KeyReader(spark, into, branch, keys, position, hash);
+            KeyReader reader = new KeyReader(spark, into, this);
             if (!follows || !follow(reader, into, head)) {
                 fill(reader, head);
             }
@@ -288,7 +304,7 @@ public final class KeyIndex {
 
     /** Refuses a table whose keys would take too much memory, before the keys are read. */
     private void requireRoom(Snapshot head) {
-        if (Indexable.rows(head) * KeyTable.BYTES_OF_SLOT > mostBytes()) {
+        if (Indexable.rows(head) * places.table.bytesOfSlot() > mostBytes()) {
             throw tooLarge(mostBytes());
         }
     }

@@ -10,17 +10,23 @@ import org.apache.iceberg.FileScanTask;
 
 /** The places of the keys' rows in one snapshot of a table: data files, positions in them, and source partitions. */
 final class KeyPlaces {
-    final KeyTable table = new KeyTable();
+    final KeyTable table;
     final List<IndexedFile> files = new ArrayList<>();
     private final Map<String, Integer> numbers = new HashMap<>();
-    private final List<KeyEntries.Source> sources = new ArrayList<>();
+    final List<KeyEntries.Source> sources = new ArrayList<>();
     /** For each source, the greatest offset of the records whose rows the table has. */
     final List<Long> greatest = new ArrayList<>();
 
     private final Runnable requireRoom;
 
-    /** Creates an empty object; {@code requireRoom} throws an exception if the places take too much memory. */
-    KeyPlaces(Runnable requireRoom) {
+    /**
+     * Creates an empty object.
+     *
+     * @param width the number of columns that order the changes of a key
+     * @param requireRoom throws an exception if the places take too much memory
+     */
+    KeyPlaces(int width, Runnable requireRoom) {
+        table = new KeyTable(width);
         this.requireRoom = requireRoom;
     }
 
@@ -113,7 +119,7 @@ final class KeyPlaces {
                 return false;
             }
             int source = read.source[at] == KeyEntries.NO_PARTITION ? read.source[at] : ofSource[read.source[at]];
-            place(read.high[at], read.low[at], ofFile[read.file[at]], read.position[at], source);
+            place(read, at, ofFile[read.file[at]], source);
             if (source >= 0 && read.offset[at] > greatest.get(source)) {
                 greatest.set(source, read.offset[at]);
             }
@@ -122,11 +128,13 @@ final class KeyPlaces {
         return true;
     }
 
-    void place(long high, int low, int file, int at, int source) {
-        if (table.find(high, low)) {
+    /** Puts a key's row where an entry has it. */
+    void place(KeyEntries entries, int at, int file, int source) {
+        if (table.find(entries.high[at], entries.low[at])) {
             files.get(table.file()).live--;
         }
-        table.put(high, low, file, at, source);
+        table.put(entries.high[at], entries.low[at], file, entries.position[at], source);
+        table.order(entries, at);
         files.get(file).live++;
     }
 

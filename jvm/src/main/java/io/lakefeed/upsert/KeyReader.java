@@ -28,23 +28,25 @@ import scala.Option;
 import scala.collection.Iterator;
 import scala.runtime.AbstractFunction2;
 
-/** Reads from data files only the keys, and the topic, partition and offset of the records that the rows come from. */
+/**
+ * Reads from data files only the keys, the columns that order the changes of a key, and the topic, partition and offset
+ * of the records that the rows come from.
+ */
 final class KeyReader {
     private final SparkSession spark;
     private final Table table;
     private final String branch;
     private final List<String> names = new ArrayList<>();
-    private final int keys;
-    private final KeyHash hash;
+    private final KeyIndex index;
 
-    KeyReader(SparkSession spark, Table table, String branch, List<String> keys, List<String> position, KeyHash hash) {
+    KeyReader(SparkSession spark, Table table, KeyIndex index) {
         this.spark = spark;
         this.table = table;
-        this.branch = branch;
-        this.keys = keys.size();
-        this.hash = hash;
-        names.addAll(keys);
-        names.addAll(position);
+        branch = index.branch;
+        this.index = index;
+        names.addAll(index.keys);
+        names.addAll(index.orderBy);
+        names.addAll(index.position);
         names.add(MetadataColumns.FILE_PATH.name());
         names.add(MetadataColumns.ROW_POSITION.name());
     }
@@ -79,8 +81,9 @@ final class KeyReader {
                             Option.empty()));
             Column[] columns = names.stream().map(name -> functions.col("`" + name.replace("`", "``") + "`")).toArray(Column[]::new);
             Dataset<Row> rows = all.select(columns);
-            KeyHash own = hash.on(rows.schema(), names.subList(0, keys));
-            Jobs.run(rows, "key index", rows.queryExecution().toRdd(), new Read(own, keys), KeyEntries.class, take);
+            KeyHash hash = index.hash.on(rows.schema(), index.keys);
+            Read read = new Read(hash, new KeyOrder(rows.schema(), index.orderBy), index.keys.size());
+            Jobs.run(rows, "key index", rows.queryExecution().toRdd(), read, KeyEntries.class, take);
         } finally {
             ScanTaskSetManager.get().removeTasks(table, group);
         }
@@ -107,16 +110,18 @@ final class KeyReader {
             implements Serializable {
         private static final long serialVersionUID = 1L;
         private final KeyHash hash;
+        private final KeyOrder order;
         private final int topic;
 
-        Read(KeyHash hash, int topic) {
+        Read(KeyHash hash, KeyOrder order, int keys) {
             this.hash = hash;
-            this.topic = topic;
+            this.order = order;
+            topic = keys + order.width();
         }
 
         @Override
         public KeyEntries apply(TaskContext task, Iterator<InternalRow> rows) {
-            KeyEntries entries = new KeyEntries();
+            KeyEntries entries = new KeyEntries(order.width());
             UTF8String path = null;
             int file = 0;
             while (rows.hasNext()) {
@@ -131,13 +136,16 @@ final class KeyReader {
                     path = of.clone();
                     file = entries.fileNumber(of.toString());
                 }
-                boolean known = !row.isNullAt(topic) && !row.isNullAt(topic + 1) && !row.isNullAt(topic + 2);
-                int source = known
-                        ? entries.sourceNumber(row.getUTF8String(topic), row.getInt(topic + 1))
-                        : KeyEntries.NO_PARTITION;
+                boolean hasOffset = !row.isNullAt(topic) && !row.isNullAt(topic + 1) && !row.isNullAt(topic + 2);
+                int source = KeyEntries.NO_PARTITION;
+                // Without columns that order the changes, a row without an offset is older than any change.
+                if (hasOffset || order.width() > 0 && !row.isNullAt(topic)) {
+                    int partition = row.isNullAt(topic + 1) ? -1 : row.getInt(topic + 1);
+                    source = entries.sourceNumber(row.getUTF8String(topic), partition);
+                }
                 int position = Math.toIntExact(row.getLong(topic + 4));
-                long offset = known ? row.getLong(topic + 2) : -1;
-                entries.add(hash.high(), hash.low(), file, position, source, offset, false);
+                long offset = hasOffset ? row.getLong(topic + 2) : -1;
+                entries.add(hash.high(), hash.low(), file, position, source, order.of(row), offset, false);
             }
             return entries.trimmed();
         }

@@ -3,7 +3,8 @@ package io.lakefeed.upsert;
 import java.util.Arrays;
 
 /**
- * A hash table from keys to the places of their rows: 22 bytes for each slot, in arrays of primitives.
+ * A hash table from keys to the places of their rows, in arrays of primitives: 22 bytes for each slot, and 8 for each
+ * number that orders the changes of a key.
  *
  * <p>A key is stored as 96 bits ({@link KeyHash}). The slots are in {@value #SEGMENTS} segments, which grow one after
  * the other, so that growing needs little memory. Not thread safe.
@@ -11,13 +12,14 @@ import java.util.Arrays;
 final class KeyTable {
     private static final int SEGMENTS = 256;
     private static final int SMALLEST = 16;
-    static final int BYTES_OF_SLOT = 22;
+    private static final int BYTES_OF_PLACE = 22;
     /** The part of a segment's slots that may be in use before the segment grows. */
     private static final double FULLEST = 0.8;
 
     private static final double GROWTH = 1.5;
 
     private final Segment[] segments = new Segment[SEGMENTS];
+    private final int width;
     private int size;
     private long slots;
     /** The place where {@link #find} has stopped: a segment, and a slot in it. */
@@ -33,14 +35,16 @@ final class KeyTable {
 
         private int[] position;
         private short[] partition;
+        private long[] order;
         private int size;
 
-        Segment(int capacity) {
+        Segment(int capacity, int width) {
             high = new long[capacity];
             low = new int[capacity];
             file = new int[capacity];
             position = new int[capacity];
             partition = new short[capacity];
+            order = new long[capacity * width];
         }
 
         /** Returns the slot where the search for a key begins, from the bits after those that choose the segment. */
@@ -69,17 +73,27 @@ final class KeyTable {
             partition[at] = ofPartition;
         }
 
-        private void move(int from, int to) {
-            set(to, high[from], low[from], file[from], position[from], partition[from]);
+        private void take(Segment from, int slot, int to, int width) {
+            set(to, from.high[slot], from.low[slot], from.file[slot], from.position[slot], from.partition[slot]);
+            System.arraycopy(from.order, slot * width, order, to * width, width);
         }
+    }
+
+    /** Creates an empty table with {@code width} numbers for each key, which order the key's changes. */
+    KeyTable(int width) {
+        this.width = width;
     }
 
     int size() {
         return size;
     }
 
+    int bytesOfSlot() {
+        return BYTES_OF_PLACE + width * Long.BYTES;
+    }
+
     long bytes() {
-        return slots * BYTES_OF_SLOT;
+        return slots * bytesOfSlot();
     }
 
     /** Returns whether a key exists; {@link #file}, {@link #position} and {@link #partition} then return its row. */
@@ -104,11 +118,27 @@ final class KeyTable {
         return segment.partition[slot];
     }
 
+    /** Returns a copy of the numbers that order the key's changes. */
+    long[] order() {
+        return Arrays.copyOfRange(segment.order, slot * width, slot * width + width);
+    }
+
+    /** Compares an entry's numbers with the key's. */
+    int compare(KeyEntries entries, int at) {
+        return Arrays.compare(
+                entries.order, at * width, at * width + width, segment.order, slot * width, slot * width + width);
+    }
+
+    /** Gives the key, which was just found or put, the numbers of an entry. */
+    void order(KeyEntries entries, int at) {
+        System.arraycopy(entries.order, at * width, segment.order, slot * width, width);
+    }
+
     /** Adds a key with the place of its row, or moves a key to another place. */
     void put(long high, int low, int file, int position, int partition) {
         int number = (int) (high >>> 56);
         if (segments[number] == null) {
-            segments[number] = new Segment(SMALLEST);
+            segments[number] = new Segment(SMALLEST, width);
             slots += SMALLEST;
         }
         Segment own = segments[number];
@@ -123,14 +153,15 @@ final class KeyTable {
             size++;
         }
         own.set(at, high, low, file + 1, position, (short) partition);
+        segment = own;
+        slot = at;
     }
 
     private Segment grown(Segment old) {
-        Segment larger = new Segment((int) (old.file.length * GROWTH));
+        Segment larger = new Segment((int) (old.file.length * GROWTH), width);
         for (int at = 0; at < old.file.length; at++) {
             if (old.file[at] != 0) {
-                int to = larger.slot(old.high[at], old.low[at]);
-                larger.set(to, old.high[at], old.low[at], old.file[at], old.position[at], old.partition[at]);
+                larger.take(old, at, larger.slot(old.high[at], old.low[at]), width);
             }
         }
         larger.size = old.size;
@@ -149,7 +180,7 @@ final class KeyTable {
             int home = own.home(own.high[at]);
             boolean stays = empty <= at ? empty < home && home <= at : empty < home || home <= at;
             if (!stays) {
-                own.move(at, empty);
+                own.take(own, at, empty, width);
                 empty = at;
             }
         }
