@@ -54,9 +54,10 @@ class Feed:
             batch.append((self.random.randrange(KEYS), city, value and f"{value}{offset}", partition, offset))
         self.log += batch
         if killed:
-            with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+            with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(upsert, "run_in_turn", self._kill)
-                self._write(starts, batch)
+                with pytest.raises(Killed):
+                    self._write(starts, batch)
             self.upserts.restart()
         self._write(starts, batch)
 
@@ -118,6 +119,10 @@ def _compact(upserts: Upserts) -> None:
         ({"branch": "staging"}, {}),
         ({"format_version": 3, "partition_by": ["city"]}, {}),
         ({"with_history": True}, {}),
+        ({"write": "copy-on-write"}, {}),
+        ({"write": "copy-on-write", "format_version": 3, "partition_by": ["city"]}, {}),
+        ({"write": "copy-on-write", "sort_by": ["v desc"], "partition_by": ["bucket(2, id)"]}, {"n": lambda n: n}),
+        ({"sort_by": ["city", "v desc"]}, {}),
         ({}, {"n": lambda n: n}),
         ({"format_version": 3}, {"timestamp_micros(-n)": lambda n: -n}),
         (
@@ -139,6 +144,8 @@ def test_table_equals_the_model_after_compaction_deletes_and_foreign_rows(
             feed.land(25, killed=round_ == 4)
             assert upserts.table.merges_because is None
         feed.check()
+        if round_ == 0 and "sort_by" in settings:
+            _require_sorted(upserts, ", ".join(settings["sort_by"]))
         if round_ == 0 and "branch" not in settings:
             _compact(upserts)
         elif round_ == 1:
@@ -147,8 +154,7 @@ def test_table_equals_the_model_after_compaction_deletes_and_foreign_rows(
         elif round_ == 2:
             upserting.sql(f"UPDATE {written} SET v = 'theirs' WHERE city LIKE 'a%'")
             feed.rows = {
-                key: (*row[:2], "theirs", *row[3:]) if row[1].startswith("a") else row
-                for key, row in feed.rows.items()
+                key: (*row[:2], "theirs", *row[3:]) if row[1].startswith("a") else row for key, row in feed.rows.items()
             }
         elif round_ == 3:
             if times:
@@ -157,11 +163,21 @@ def test_table_equals_the_model_after_compaction_deletes_and_foreign_rows(
             assert upserts.table.merges_because in (None, "the batch reads records again")
             feed.check()
     assert upserts.table._index.size() == len(feed.rows)
+    if "write" in settings:
+        assert upserting.table(f"{upserts.name}.delete_files").isEmpty()
     # No note was made: an index that had missed another writer's commit would report wrong entries, and be refilled.
     assert upserts.table.take_notes() == ()
     if "with_history" in settings:
         [count] = upserting.sql(f"SELECT count(*) FROM {upserts.history}").collect()[0]
         assert count == sum(feed.ends)
+
+
+def _require_sorted(upserts: Upserts, order: str) -> None:
+    """Fail if the rows of a file are not in this order; null comes first unless the order is descending."""
+    rows = f"SELECT *, _file, _pos, row_number() OVER (PARTITION BY _file ORDER BY {order}, _pos) AS place"
+    in_file = "row_number() OVER (PARTITION BY _file ORDER BY _pos) AS place_in_file"
+    wrong = upserts.spark.sql(f"SELECT * FROM ({rows}, {in_file} FROM {upserts.name}) WHERE place <> place_in_file")
+    assert wrong.isEmpty(), wrong.collect()
 
 
 def _clear_positions(feed: Feed) -> None:
@@ -241,6 +257,34 @@ def test_a_delete_file_of_several_data_files_is_counted_once(upserting: SparkSes
         assert upserts.table.take_notes() == ()
     assert upserts.table._index.filled() == 1
     feed.check()
+    upserts.restart(write="copy-on-write")
+    for _ in range(4):
+        feed.land(25)
+        assert upserts.table.merges_because is None
+        assert upserts.table.take_notes() == ()
+    assert upserts.table._index.filled() == 1
+    feed.check()
+
+
+def test_copy_on_write_reads_and_rewrites_only_files_with_changed_rows(upserting: SparkSession) -> None:
+    upserts = Upserts(upserting, {"write": "copy-on-write", "format_version": 3, "partition_by": ["id"]})
+    upserts.land(0, 3, [(1, "a", "x", 0, 0), (2, "a", "x", 0, 1), (3, "a", "x", 0, 2)])
+    upserts.restart(partition_by=["city"])
+    _compact(upserts)
+    upserts.land(3, 6, [(4, "b", "x", 0, 3), (5, "b", "x", 0, 4), (6, "b", "x", 0, 5)])
+    before = {row.id: row for row in upserting.sql(f"SELECT *, _file, _row_id FROM {upserts.name}").collect()}
+    upserts.land(6, 8, [(5, "a", "y", 0, 6), (6, None, None, 0, 7)])
+    upserts.land(8, 9, [(4, "b", "z", 0, 8)])
+    assert upserts.table.merges_because is None
+    after = {row.id: row for row in upserting.sql(f"SELECT *, _file, _row_id FROM {upserts.name}").collect()}
+    assert {key: row.v for key, row in after.items()} == {1: "x", 2: "x", 3: "x", 4: "z", 5: "y"}
+    assert all(after[key] == before[key] for key in (1, 2, 3))
+    assert upserting.table(f"{upserts.name}.delete_files").isEmpty()
+    # The rows of the rewritten file keep their ids.
+    upserts.land(9, 10, [(3, "a", "y", 0, 9)])
+    kept = {row.id: row._row_id for row in upserting.sql(f"SELECT id, _row_id FROM {upserts.name}").collect()}
+    assert all(kept[key] == before[key]._row_id for key in (1, 2))
+    assert upserts.table.take_notes() == ()
 
 
 @pytest.mark.parametrize(
@@ -283,16 +327,25 @@ def test_another_driver_finds_keys_of_each_type(upserting: SparkSession, type_: 
     assert sorted(row["v"] for row in rows) == list(range(100, 150))
 
 
-def test_a_repeated_key_whose_first_row_was_already_written_has_one_row(upserting: SparkSession) -> None:
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"sort_by": ["v"]}, pytest.param({"write": "copy-on-write"}, marks=pytest.mark.slow)],
+)
+def test_a_repeated_key_whose_first_row_was_already_written_has_one_row(
+    upserting: SparkSession, settings: dict[str, Any]
+) -> None:
     """A task writes its rows when they reach 32 MB; here the same keys come again after that, in any order."""
-    upserts = Upserts(upserting, {})
+    upserts = Upserts(upserting, settings)
     changes = 120_000
     at = f"{changes - 1} - id"
     landed = upserts.land_range(changes, key=f"pmod({at}, 50000)", value=f"concat({at}, repeat('x', 1000))", offset=at)
     assert landed == 50_000
     found = upserting.table(upserts.name).selectExpr("count(*)", "count(DISTINCT id)", "min(kafka_offset)").collect()
     assert [tuple(row) for row in found] == [(50_000, 50_000, 70_000)]
+    if "sort_by" in settings:
+        _require_sorted(upserts, "v")
     upserts.land(changes, changes + 1, [(3, "a", "new", 0, changes)])
+    assert upserts.table.merges_because is None
     assert upserting.table(upserts.name).count() == 50_000
 
 
@@ -300,8 +353,6 @@ def test_a_repeated_key_whose_first_row_was_already_written_has_one_row(upsertin
     ("settings", "reason"),
     [
         ({"key_index_mb": 0}, "key_index_mb is 0"),
-        ({"write": "copy-on-write"}, "copy-on-write"),
-        ({"sort_by": ["city"]}, "sort_by sorts the files"),
         ({"order_by": ["v"], "on_delete": "mark"}, "order_by names v, which is string"),
     ],
 )
@@ -410,23 +461,27 @@ def _mixed(key: int) -> int:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "doubt"),
+    ("spoil", "doubt", "write"),
     [
-        (lambda index: index.remove(1), "10 rows by its summary, and the index 9 keys"),
-        (
-            lambda index: [index.put(key, place) for key, place in [(1, index.place(2)), (2, index.place(1))]],
-            "another key",
+        (lambda index: index.remove(1), "10 rows by its summary, and the index 9 keys", "merge-on-read"),
+        *(
+            (
+                lambda index: [index.put(key, place) for key, place in [(1, index.place(2)), (2, index.place(1))]],
+                "another key",
+                write,
+            )
+            for write in ("merge-on-read", "copy-on-write")
         ),
-        (lambda index: index.put(1, (index.place(1)[0], 7_000, 0)), "behind its end"),
-        (lambda index: index.put(1, index.place(12)), "another key"),
-        (lambda index: index.put(1, (index.place(1)[0], 1, 0)), "is deleted"),
+        (lambda index: index.put(1, (index.place(1)[0], 7_000, 0)), "behind its end", "merge-on-read"),
+        (lambda index: index.put(1, index.place(12)), "another key", "merge-on-read"),
+        (lambda index: index.put(1, (index.place(1)[0], 1, 0)), "is deleted", "merge-on-read"),
     ],
 )
 def test_a_wrong_index_entry_is_noticed_in_the_commit_and_the_table_stays_correct(
-    upserting: SparkSession, spoil: Any, doubt: str
+    upserting: SparkSession, spoil: Any, doubt: str, write: str
 ) -> None:
     """The last case points key 1 at position 1 of the first file, where the row of key 11 was before it was changed."""
-    upserts = Upserts(upserting, {})
+    upserts = Upserts(upserting, {"write": write})
     upserts.land(0, 10, [(key, "a", "x", 0, at) for at, key in enumerate([1, 11, 2, 3, 4, 5, 6, 7, 8, 9])])
     upserts.land(10, 11, [(11, "a", "y", 0, 10)])
     upserts.land(11, 13, [(12, "a", "x", 0, 11), (9, None, None, 0, 12)])

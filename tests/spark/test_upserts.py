@@ -4,7 +4,7 @@ import threading
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from py4j.protocol import Py4JJavaError
@@ -170,13 +170,15 @@ def test_changes_of_the_feed_replace_rows_of_another_writer(upserts: Upserts) ->
     assert upserts.rows() == [(5, "a", "x", 2), (8, "z", "foreign", None), (9, "a", "ours", 1)]
 
 
+@pytest.mark.parametrize("write", ["merge-on-read", "copy-on-write"])
 def test_two_simultaneous_upserts_of_the_same_keys_leave_one_row_per_key(
-    upserting: SparkSession, upsert_catalog: SqliteCase
+    upserting: SparkSession, upsert_catalog: SqliteCase, write: Literal["merge-on-read", "copy-on-write"]
 ) -> None:
-    one = Upserts(upserting, {})
+    one = Upserts(upserting, {"write": write})
     apart = upserting.newSession()
     upsert_catalog.declare(apart)
-    other = UpsertTable(apart, IcebergSinkConfig(table=one.name, mode="upsert", keys=["id"]), feed="other")
+    sink = IcebergSinkConfig(table=one.name, mode="upsert", keys=["id"], write=write)
+    other = UpsertTable(apart, sink, feed="other")
     other.apply_schema(one.changes([]).schema)
     for batch in range(3):
         changes: list[Change] = [(batch * 10 + key, "a", "x", 0, batch * 10 + key) for key in range(10)]

@@ -23,10 +23,38 @@ BY_THE_INDEX_OF_KEYS = (
     ),
     java(
         "key index: a batch lands over conflicting rows of another writer",
-        "upsert/IndexedBatch",
+        "upsert/DeletedPositions",
         ".validateNoConflictingDataFiles()",
         "",
         f"{UPSERTS}two_simultaneous_upserts_of_the_same_keys_leave_one_row_per_key",
+    ),
+    java(
+        "key index: rewritten files land over conflicting rows of another writer",
+        "upsert/RewrittenFiles",
+        ".validateNoConflictingData()",
+        "",
+        f"{UPSERTS}two_simultaneous_upserts_of_the_same_keys_leave_one_row_per_key",
+    ),
+    java(
+        "key index: a batch replaces a row of another key",
+        "upsert/IndexedBatch",
+        "if (!isSampleRight) {",
+        "if (false) {",
+        WRONG,
+    ),
+    java(
+        "key index: replaced rows stay in the rewritten files",
+        "upsert/FileRewriter",
+        "if (gone.contains(position)) {",
+        "if (false) {",
+        f"{INDEX}table_equals_the_model_after_compaction_deletes_and_foreign_rows",
+    ),
+    java(
+        "key index: keys are not moved to the rewritten files",
+        "upsert/RewrittenFiles",
+        "if (!index.places.move(batch.replaced, stretches)) {",
+        "if (false) {",
+        f"{INDEX}table_equals_the_model_after_compaction_deletes_and_foreign_rows",
     ),
     java(
         "key index: the order of the changes is not compared with the row",
@@ -51,11 +79,10 @@ BY_THE_INDEX_OF_KEYS = (
                 "if (current && rows - size() != surplus) {",
                 WRONG,
             ),
-            ("a batch replaces a row of another key", "IndexedBatch", "if (!right[0]) {", WRONG),
             (
                 "a row is deleted twice",
-                "IndexedBatch",
-                "if (done.stream().anyMatch(IndexedFile.Deletes::isDoubled)) {",
+                "DeletedPositions",
+                "if (written.stream().anyMatch(IndexedFile.Deletes::isDoubled)) {",
                 WRONG,
             ),
             (

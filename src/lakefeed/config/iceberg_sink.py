@@ -147,12 +147,7 @@ class IcebergSinkConfig(SinkConfig):
     @property
     def merges_because(self) -> str | None:
         """The setting that makes every upsert a MERGE; None if the index of keys may land upserts."""
-        reasons = {
-            "key_index_mb is 0": self.key_index_mb == 0,
-            "write is copy-on-write": self.write == "copy-on-write",
-            "sort_by sorts the files": bool(self.sort_by),
-        }
-        return next((reason for reason, holds in reasons.items() if holds), None)
+        return "key_index_mb is 0" if self.key_index_mb == 0 else None
 
     def places(self, *, brokers: str) -> Iterator[Place]:
         """Yield the tables in lower case, since Hive, Glue and most engines ignore the case of names."""
@@ -177,7 +172,7 @@ class IcebergSinkConfig(SinkConfig):
         merges, is_partitioned = self.mode == "upsert", bool(self.partition_by)
         return SinkFiles(
             merges=merges,
-            reads_rows=self.merges_because is not None,
+            reads_rows=self.merges_because is not None or self.write == "copy-on-write",
             is_partitioned=is_partitioned,
             commit_puts=3,
             commit_name="3 of metadata",

@@ -105,8 +105,8 @@ def test_the_requests_of_upserts_are_unknown() -> None:
     assert figures(found(sink).files) == (None, None)
     assert figures(found(sink, known).files) == (3, 9)
     assert figures(found(sink, known).requests) == (3 + 7, 9 + 3 * 7)
-    merged = {"iceberg": {**sink["iceberg"], "key_index_mb": 0}}
-    assert figures(found(merged, known).requests) == (None, None)
+    for reading in ({"key_index_mb": 0}, {"write": "copy-on-write"}):
+        assert figures(found({"iceberg": {**sink["iceberg"], **reading}}, known).requests) == (None, None)
 
 
 def test_the_requests_of_a_query_with_state_are_unknown() -> None:

@@ -6,22 +6,18 @@ import java.io.Serializable;
 import java.io.UncheckedIOException;
 import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.HashMap;
+import java.util.Comparator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.iceberg.DataFile;
-import org.apache.iceberg.FileFormat;
-import org.apache.iceberg.PartitionKey;
+import org.apache.iceberg.SortOrderComparators;
+import org.apache.iceberg.StructLike;
 import org.apache.iceberg.Table;
-import org.apache.iceberg.data.RegistryBasedFileWriterFactory;
-import org.apache.iceberg.io.OutputFileFactory;
 import org.apache.iceberg.io.RollingDataWriter;
 import org.apache.spark.TaskContext;
-import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
-import org.apache.spark.sql.types.StructType;
 import scala.collection.Iterator;
 import scala.runtime.AbstractFunction2;
 
@@ -38,11 +34,7 @@ final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<Interna
     /** The bytes of memory that a held row takes besides its own bytes. */
     private static final long BYTES_BESIDE_A_ROW = 200;
 
-    private final Broadcast<Table> table;
-    private final StructType columns;
-    private final Map<String, String> properties;
-    private final long fileBytes;
-    private final String operation;
+    private final TaskFiles.Target target;
     private final KeyHash key;
     private final KeyOrder order;
     private final Positions positions;
@@ -86,28 +78,20 @@ final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<Interna
     /**
      * Creates the writer of a batch.
      *
-     * @param columns the columns of the table's rows, with which each change begins
+     * @param target the files, with whose columns each change begins
      * @param deletedColumn the index of the column that says whether a change deletes its row
      * @param lackingColumn the index of the column that says whether a change lacks a value; negative if no change can
      * @param removes whether a change that deletes is written as no row, and not as a row that is marked as deleted
      */
     ChangeWriter(
-            Broadcast<Table> table,
-            StructType columns,
-            Map<String, String> properties,
-            long fileBytes,
-            String operation,
+            TaskFiles.Target target,
             KeyHash key,
             KeyOrder order,
             Positions positions,
             int deletedColumn,
             int lackingColumn,
             boolean removes) {
-        this.table = table;
-        this.columns = columns;
-        this.properties = properties;
-        this.fileBytes = fileBytes;
-        this.operation = operation;
+        this.target = target;
         this.key = key;
         this.order = order;
         this.positions = positions;
@@ -121,27 +105,6 @@ final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<Interna
         return new Run(task).write(changes);
     }
 
-    /** Creates writers of Spark's rows, because Iceberg's own factory is private to its package. */
-    static final class RowWriters extends RegistryBasedFileWriterFactory<InternalRow, StructType> {
-        private static final long serialVersionUID = 1L;
-
-        RowWriters(Table table, StructType columns, Map<String, String> properties) {
-            super(
-                    table,
-                    FileFormat.PARQUET,
-                    InternalRow.class,
-                    table.schema(),
-                    null,
-                    FileFormat.PARQUET,
-                    null,
-                    null,
-                    null,
-                    properties,
-                    columns,
-                    null);
-        }
-    }
-
     private record Key(long high, int low, int source) {}
 
     private record Held(InternalRow row, long[] order, long offset) {
@@ -152,24 +115,30 @@ final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<Interna
     }
 
     private final class Run {
-        private final Table target = table.value();
-        private final RowWriters writers = new RowWriters(target, columns, properties);
-        private final OutputFileFactory files;
-        private final Map<PartitionKey, RollingDataWriter<InternalRow>> open = new HashMap<>();
+        private final TaskFiles files;
         private final Map<Key, Held> held = new LinkedHashMap<>();
+        /** Orders the rows of a file as the table's sort order says; null if the table is not sorted. */
+        private final Comparator<Held> sorting;
+
         private final KeyEntries entries = new KeyEntries(order.width());
-        private final PartitionKey partition = new PartitionKey(target.spec(), target.schema());
-        private final RowValues values = new RowValues(target.schema().asStruct(), columns);
         private long heldBytes;
         private long count;
         private Place withoutKey;
         private boolean lacksValues;
 
         Run(TaskContext task) {
-            files = OutputFileFactory.builderFor(target, task.partitionId(), task.taskAttemptId())
-                    .format(FileFormat.PARQUET)
-                    .operationId(operation)
-                    .build();
+            files = new TaskFiles(target, task);
+            sorting = sorting(target.table().value());
+        }
+
+        private Comparator<Held> sorting(Table table) {
+            if (!table.sortOrder().isSorted()) {
+                return null;
+            }
+            RowValues one = new RowValues(table.schema().asStruct(), target.columns());
+            RowValues other = new RowValues(table.schema().asStruct(), target.columns());
+            Comparator<StructLike> compared = SortOrderComparators.forSchema(table.schema(), table.sortOrder());
+            return (left, right) -> compared.compare(one.of(left.row()), other.of(right.row()));
         }
 
         Written write(Iterator<InternalRow> changes) {
@@ -179,19 +148,19 @@ final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<Interna
                     hold(changes.next());
                 }
                 flush();
-                List<DataFile> written = close();
+                List<DataFile> written = files.close();
                 done = true;
                 return new Written(count, withoutKey, lacksValues, entries.trimmed(), written);
             } catch (IOException failed) {
                 throw new UncheckedIOException(failed);
             } finally {
                 if (!done) {
-                    abort();
+                    files.abort();
                 }
             }
         }
 
-        private void hold(InternalRow change) {
+        private void hold(InternalRow change) throws IOException {
             count++;
             // After such a change nothing is written, but the other changes are still read, because reading them counts
             // their records.
@@ -225,57 +194,31 @@ final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<Interna
             return BYTES_BESIDE_A_ROW + (row instanceof UnsafeRow unsafe ? unsafe.getSizeInBytes() : 1024);
         }
 
-        private void flush() {
-            held.forEach((of, change) -> {
+        private void flush() throws IOException {
+            List<Map.Entry<Key, Held>> changes = new ArrayList<>(held.entrySet());
+            if (sorting != null) {
+                changes.sort(Map.Entry.comparingByValue(sorting));
+            }
+            for (Map.Entry<Key, Held> each : changes) {
+                Key of = each.getKey();
+                Held change = each.getValue();
                 boolean deletes = change.row().getBoolean(deletedColumn);
                 int file = KeyEntries.NO_ROW;
                 int at = 0;
                 if (!deletes || !removes) {
-                    RollingDataWriter<InternalRow> writer = writer(change.row());
+                    RollingDataWriter<InternalRow> writer = files.writer(change.row());
                     file = entries.fileNumber(writer.currentFilePath().toString());
                     at = Math.toIntExact(writer.currentFileRows());
                     writer.write(change.row());
                 }
                 entries.add(of.high(), of.low(), file, at, of.source(), change.order(), change.offset(), deletes);
-            });
+            }
+            if (sorting != null) {
+                // Rows that follow are sorted among themselves, so they belong to other files.
+                files.close();
+            }
             held.clear();
             heldBytes = 0;
-        }
-
-        private RollingDataWriter<InternalRow> writer(InternalRow row) {
-            if (target.spec().isUnpartitioned()) {
-                return open.computeIfAbsent(
-                        partition, none -> new RollingDataWriter<>(writers, files, target.io(), fileBytes, target.spec(), null));
-            }
-            partition.partition(values.of(row));
-            RollingDataWriter<InternalRow> writer = open.get(partition);
-            if (writer == null) {
-                PartitionKey own = partition.copy();
-                writer = new RollingDataWriter<>(writers, files, target.io(), fileBytes, target.spec(), own);
-                open.put(own, writer);
-            }
-            return writer;
-        }
-
-        private List<DataFile> close() throws IOException {
-            List<DataFile> written = new ArrayList<>();
-            for (RollingDataWriter<InternalRow> writer : open.values()) {
-                writer.close();
-                written.addAll(writer.result().dataFiles());
-            }
-            return written;
-        }
-
-        private void abort() {
-            for (RollingDataWriter<InternalRow> writer : open.values()) {
-                try {
-                    writer.close();
-                    writer.result().dataFiles().forEach(file -> target.io().deleteFile(file.location()));
-                } catch (IOException | RuntimeException alsoFailed) {
-                    // The task fails with its first error, not with this one; upkeep removes the files that stay.
-                    continue;
-                }
-            }
         }
     }
 }

@@ -7,11 +7,13 @@ import org.apache.iceberg.HasTableOperations;
 import org.apache.iceberg.PartitionField;
 import org.apache.iceberg.Snapshot;
 import org.apache.iceberg.SnapshotSummary;
+import org.apache.iceberg.SortField;
 import org.apache.iceberg.Table;
 import org.apache.iceberg.TableProperties;
 import org.apache.iceberg.spark.SparkSchemaUtil;
 import org.apache.iceberg.types.Type;
 import org.apache.iceberg.types.TypeUtil;
+import org.apache.iceberg.types.Types.NestedField;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
@@ -26,19 +28,19 @@ final class Indexable {
         if (formatVersion(table) < 2) {
             return "format version 1 has no delete files";
         }
-        if (!"merge-on-read".equals(properties.get(TableProperties.MERGE_MODE))) {
-            return "the table is written by copy-on-write";
-        }
         String format = properties.getOrDefault(TableProperties.DEFAULT_FILE_FORMAT, "parquet");
         if (!format.equalsIgnoreCase("parquet")) {
             return "the table's files are " + format;
         }
-        if (table.sortOrder().isSorted()) {
-            return "the table's files are sorted";
-        }
         for (PartitionField field : table.spec().fields()) {
             if (table.schema().asStruct().field(field.sourceId()) == null) {
                 return "the partition " + field.name() + " is made from a nested column";
+            }
+        }
+        for (SortField field : table.sortOrder().fields()) {
+            NestedField column = table.schema().asStruct().field(field.sourceId());
+            if (column == null || column.type().typeId() == Type.TypeID.UUID) {
+                return "the files are sorted by " + table.schema().findColumnName(field.sourceId());
             }
         }
         for (String key : keys) {
@@ -64,6 +66,10 @@ final class Indexable {
             }
         }
         return null;
+    }
+
+    static boolean isCopyOnWrite(Table table) {
+        return !"merge-on-read".equals(table.properties().get(TableProperties.MERGE_MODE));
     }
 
     static int formatVersion(Table table) {

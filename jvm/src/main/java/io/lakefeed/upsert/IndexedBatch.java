@@ -7,22 +7,17 @@ import io.lakefeed.upsert.ChangeWriter.Written;
 import io.lakefeed.upsert.KeyEntries.Source;
 import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.UUID;
-import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Executors;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.stream.IntStream;
+import java.util.stream.Stream;
 import org.apache.iceberg.DataFile;
-import org.apache.iceberg.FileFormat;
-import org.apache.iceberg.RowDelta;
+import org.apache.iceberg.SnapshotUpdate;
 import org.apache.iceberg.Table;
 import org.apache.iceberg.exceptions.CommitStateUnknownException;
-import org.apache.iceberg.expressions.Expressions;
-import org.apache.iceberg.io.OutputFileFactory;
 import org.apache.iceberg.shaded.org.roaringbitmap.RoaringBitmap;
 import org.apache.iceberg.spark.SparkSchemaUtil;
 import org.apache.iceberg.spark.SparkWriteConf;
@@ -46,32 +41,23 @@ final class IndexedBatch {
     /** The beginning of the names that Spark gives to the counts of a MERGE in the snapshot's summary. */
     private static final String MERGED = "spark.merge-into.num-target-rows-";
 
-    private static final ExecutorService THREADS = Executors.newFixedThreadPool(8, work -> {
-        Thread thread = new Thread(work, "lakefeed-deletes");
-        thread.setDaemon(true);
-        return thread;
-    });
-
     /** The average number of keys that a commit reads to check one replaced row against the index. */
     private static final long SAMPLED_KEYS = 200_000;
 
-    private static final String WRONG_ROW = "the row of a key has another key or another value of order_by";
-
-    private final KeyIndex index;
+    final KeyIndex index;
     private final KeyPlaces places;
-    private final SparkSession spark;
-    private final Table into;
+    final SparkSession spark;
+    final Table into;
     private final StructType rows;
     private final boolean removes;
-    private final StructType columns;
-    private final Map<String, String> properties;
-    private final String operation = UUID.randomUUID().toString();
+    private final boolean rewrites;
+    final TaskFiles.Target target;
     private final List<Written> written = new ArrayList<>();
 
     /** The newest entry of each key: the file is the number of the task, the position is the entry's index in the task. */
     private final KeyTable newest = new KeyTable(0);
 
-    private Map<IndexedFile, RoaringBitmap> replaced;
+    Map<IndexedFile, RoaringBitmap> replaced;
     private Map<String, IndexedFile> own;
     /** The data files of this batch of which no row is left; they do not get into the table. */
     private List<IndexedFile> empty;
@@ -101,18 +87,20 @@ final class IndexedBatch {
         this.into = into;
         this.removes = removes;
         rows = changes.schema();
-        columns = SparkSchemaUtil.convert(into.schema());
+        rewrites = Indexable.isCopyOnWrite(into);
         SparkWriteConf settings = new SparkWriteConf(spark, into);
-        properties = settings.writeProperties();
+        target = new TaskFiles.Target(
+                JavaSparkContext.fromSparkContext(spark.sparkContext())
+                        .broadcast(SerializableTableWithSize.copyOf(into)),
+                into.schema(),
+                SparkSchemaUtil.convert(into.schema()),
+                settings.writeProperties(),
+                settings.targetDataFileSize(),
+                UUID.randomUUID().toString());
         int[] position = index.position.stream().mapToInt(rows::fieldIndex).toArray();
         Positions at = new Positions(position[0], position[1], position[2]);
         ChangeWriter writer = new ChangeWriter(
-                JavaSparkContext.fromSparkContext(spark.sparkContext())
-                        .broadcast(SerializableTableWithSize.copyOf(into)),
-                columns,
-                properties,
-                settings.targetDataFileSize(),
-                operation,
+                target,
                 index.hash,
                 new KeyOrder(rows, index.orderBy),
                 at,
@@ -300,103 +288,64 @@ final class IndexedBatch {
         }
         boolean changes = !replaced.isEmpty() || empty.size() < own.size();
         index.ready = false;
+        Removal removal = null;
         if (changes) {
-            land(summary);
-        } else if (!sampleIsRight()) {
-            throw index.doubtful(WRONG_ROW);
+            removal = land(summary);
+        } else {
+            require(sampleIsRight());
         }
         index.commitId = summary.get(FeedLedger.COMMIT_ID);
-        apply();
         index.batch = null;
-        Tasks.foreach(empty)
+        apply();
+        index.ready = (removal == null || removal.apply()) && !index.isTooLarge();
+        List<IndexedFile> kept = added().toList();
+        Tasks.foreach(own.values().stream().filter(each -> !kept.contains(each)).toList())
                 .suppressFailureWhenFinished()
                 .run(each -> into.io().deleteFile(each.file().location()));
         return inserted + updated + deleted;
     }
 
-    private void land(Map<String, String> summary) {
-        List<IndexedFile.Deletes> deleteFiles = writeDeletes();
-        RowDelta delta = into.newRowDelta();
-        own.values().stream().filter(each -> !empty.contains(each)).forEach(each -> delta.addRows(each.file()));
-        for (IndexedFile.Deletes each : deleteFiles) {
-            delta.addDeletes(each.added());
-            each.removed().forEach(delta::removeDeletes);
-        }
-        if (index.snapshot != null) {
-            delta.validateFromSnapshot(index.snapshot);
-        }
-        delta.conflictDetectionFilter(Expressions.alwaysTrue())
-                .validateDataFilesExist(replaced.keySet().stream()
-                        .filter(file -> !own.containsValue(file))
-                        .map(file -> file.file().location())
-                        .toList())
-                .validateDeletedFiles()
-                .validateNoConflictingDataFiles()
-                .validateNoConflictingDeleteFiles()
-                .toBranch(index.branch);
-        summary.forEach(delta::set);
-        delta.set(MERGED + "inserted", String.valueOf(inserted));
-        delta.set(MERGED + "updated", String.valueOf(updated));
-        delta.set(MERGED + "deleted", String.valueOf(deleted));
-        try {
-            delta.commit();
-        } catch (CommitStateUnknownException unknown) {
-            // The commit may have succeeded, so abort() must not delete the data files.
-            index.batch = null;
-            throw unknown;
-        } catch (RuntimeException refused) {
-            delete(deleteFiles);
-            throw refused;
-        }
-        deleteFiles.forEach(IndexedFile.Deletes::apply);
-        // The snapshot's summary now counts the repeated positions twice, and so too few rows.
-        index.surplus -= deleteFiles.stream().mapToLong(IndexedFile.Deletes::repeated).sum();
+    /** Returns the data files of this batch that get into the table as they are. */
+    Stream<IndexedFile> added() {
+        return own.values().stream().filter(file -> !empty.contains(file) && !(rewrites && replaced.containsKey(file)));
     }
 
-    private boolean sampleIsRight() {
+    boolean isOwn(IndexedFile file) {
+        return own.containsKey(file.file().location());
+    }
+
+    /** Reads one of the keys' rows from the table, at least sometimes, and returns whether it is as in the index. */
+    boolean sampleIsRight() {
         return sample == null
                 || ThreadLocalRandom.current().nextLong(sample.of().file().recordCount()) >= SAMPLED_KEYS
                 || sample.isAsIn(index, into);
     }
 
-    private List<IndexedFile.Deletes> writeDeletes() {
-        boolean asVectors = Indexable.formatVersion(into) > 2;
-        OutputFileFactory factory = OutputFileFactory.builderFor(into, 0, 0)
-                .format(asVectors ? FileFormat.PUFFIN : FileFormat.PARQUET)
-                .operationId(UUID.randomUUID().toString())
-                .suffix("deletes")
-                .build();
-        ChangeWriter.RowWriters writers = new ChangeWriter.RowWriters(into, columns, properties);
-        List<IndexedFile.Deletes> done = Collections.synchronizedList(new ArrayList<>());
-        List<Runnable> work = new ArrayList<>();
-        boolean[] right = {true};
-        work.add(() -> right[0] = sampleIsRight());
-        replaced.forEach((file, positions) -> work.add(
-                asVectors ? () -> file.deleted(into) : () -> done.add(file.write(into, positions, factory, writers))));
-        try {
-            Tasks.foreach(work)
-                    .executeWith(THREADS)
-                    .stopOnFailure()
-                    .throwFailureWhenFinished()
-                    .run(Runnable::run);
-            if (asVectors && !replaced.isEmpty()) {
-                done.addAll(IndexedFile.writeVectors(into, replaced, factory));
-            }
-            if (done.stream().anyMatch(IndexedFile.Deletes::isDoubled)) {
-                throw index.doubtful("the row of a key is deleted");
-            }
-            if (!right[0]) {
-                throw index.doubtful(WRONG_ROW);
-            }
-        } catch (RuntimeException failed) {
-            delete(done);
-            throw failed;
+    void require(boolean isSampleRight) {
+        if (!isSampleRight) {
+            throw index.doubtful("the row of a key has another key or another value of order_by");
         }
-        return done;
     }
 
-    private void delete(List<IndexedFile.Deletes> files) {
-        files.stream().map(each -> each.added().location()).distinct().forEach(into.io()::deleteFile);
+    private Removal land(Map<String, String> summary) {
+        Removal removal = rewrites ? new RewrittenFiles(this) : new DeletedPositions(this);
+        SnapshotUpdate<?> update = removal.prepare();
+        update.toBranch(index.branch);
+        summary.forEach(update::set);
+        update.set(MERGED + "inserted", String.valueOf(inserted));
+        update.set(MERGED + "updated", String.valueOf(updated));
+        update.set(MERGED + "deleted", String.valueOf(deleted));
+        try {
+            update.commit();
+        } catch (CommitStateUnknownException unknown) {
+            // The commit may have succeeded, so abort() must not delete the data files.
+            index.batch = null;
+            throw unknown;
+        } catch (RuntimeException refused) {
+            removal.discard();
+            throw refused;
+        }
+        return removal;
     }
 
     /** Updates the index to the table after this batch. */
@@ -419,7 +368,6 @@ final class IndexedBatch {
                 }
             }
         }
-        index.ready = !index.isTooLarge();
     }
 
     private int number(String location) {

@@ -103,11 +103,20 @@ final class IndexedFile {
         return spec(table).isUnpartitioned() ? null : file.partition();
     }
 
+    /** Returns the delete files that are of this data file alone. */
+    List<DeleteFile> ownDeletes() {
+        return deletes.stream().filter(ContentFileUtil::isFileScoped).toList();
+    }
+
+    /** Returns how many of the deleted positions are in delete files that are of other data files, too. */
+    long deletedWithOthers(RoaringBitmap positions) {
+        long own = ownDeletes().stream().mapToLong(DeleteFile::recordCount).sum();
+        return Math.max(0, positions.getLongCardinality() - own);
+    }
+
     private Deletes replacedBy(DeleteFile added, RoaringBitmap before, RoaringBitmap positions, RoaringBitmap all) {
-        List<DeleteFile> own = deletes.stream().filter(ContentFileUtil::isFileScoped).toList();
-        long removed = own.stream().mapToLong(DeleteFile::recordCount).sum();
-        long repeated = Math.max(0, before.getLongCardinality() - removed);
-        return new Deletes(this, all, added, own, RoaringBitmap.intersects(before, positions), repeated);
+        boolean isDoubled = RoaringBitmap.intersects(before, positions);
+        return new Deletes(this, all, added, ownDeletes(), isDoubled, deletedWithOthers(before));
     }
 
     /** Writes the files' deletion vectors, which format version 3 requires, into one Puffin file. */
@@ -137,7 +146,7 @@ final class IndexedFile {
     }
 
     /** Writes a delete file with these positions and all positions that are already deleted. */
-    Deletes write(Table table, RoaringBitmap positions, OutputFileFactory files, ChangeWriter.RowWriters writers) {
+    Deletes write(Table table, RoaringBitmap positions, OutputFileFactory files, TaskFiles.RowWriters writers) {
         RoaringBitmap before = deleted(table);
         RoaringBitmap all = RoaringBitmap.or(before, positions);
         PartitionSpec spec = spec(table);

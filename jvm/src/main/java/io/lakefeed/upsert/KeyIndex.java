@@ -29,8 +29,9 @@ import org.apache.spark.sql.types.StructType;
  * partition decides, or in the same partition the offset, which the batch has after the row, else a MERGE lands it.
  *
  * <p>A batch has four steps. Tasks write the newest changes as data files and return where each key's row is. The
- * driver looks up the rows that these changes replace. It writes their positions as delete files. One commit adds the
- * new files, and removes the delete files that they replace.
+ * driver looks up the rows that these changes replace, and writes their positions as delete files; if the table is
+ * written by copy-on-write, tasks write the files with these rows again. One commit adds the new files, and removes
+ * those that they replace.
  */
 public final class KeyIndex {
     private static final ObjectMapper JSON = new ObjectMapper();

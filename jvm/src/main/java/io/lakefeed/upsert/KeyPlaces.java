@@ -1,12 +1,16 @@
 package io.lakefeed.upsert;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import io.lakefeed.upsert.FileRewriter.Stretch;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.NavigableMap;
 import org.apache.iceberg.FileScanTask;
+import org.apache.iceberg.shaded.org.roaringbitmap.RoaringBitmap;
 
 /** The places of the keys' rows in one snapshot of a table: data files, positions in them, and source partitions. */
 final class KeyPlaces {
@@ -136,6 +140,40 @@ final class KeyPlaces {
         table.put(entries.high[at], entries.low[at], file, entries.position[at], source);
         table.order(entries, at);
         files.get(file).live++;
+    }
+
+    /**
+     * Moves the keys of files that were rewritten.
+     *
+     * @param old the files, with the positions of the rows that are not in new files
+     * @param stretches by the location of an old file, its rows by their positions
+     * @return false if a key's row is not in a new file
+     */
+    boolean move(Map<IndexedFile, RoaringBitmap> old, Map<String, NavigableMap<Integer, Stretch>> stretches) {
+        boolean isRight = table.move((file, position) -> {
+            IndexedFile from = files.get(file);
+            RoaringBitmap gone = old.get(from);
+            if (gone == null) {
+                return KeyTable.STAYS;
+            }
+            NavigableMap<Integer, Stretch> ofFile = stretches.getOrDefault(from.file().location(), Collections.emptyNavigableMap());
+            Map.Entry<Integer, Stretch> found = ofFile.floorEntry(position);
+            if (found == null || position >= found.getValue().end || gone.contains(position)) {
+                return KeyTable.LOST;
+            }
+            Stretch stretch = found.getValue();
+            int number = numbers.get(stretch.now);
+            files.get(number).live++;
+            int at = stretch.at + position - stretch.from - gone.rank(position) + gone.rank(stretch.from);
+            return KeyTable.place(number, at);
+        });
+        for (IndexedFile each : old.keySet()) {
+            Integer number = numbers.remove(each.file().location());
+            if (number != null) {
+                files.set(number, null);
+            }
+        }
+        return isRight;
     }
 
     int[] numbers(KeyEntries entries) {

@@ -4,27 +4,16 @@ import java.io.IOException;
 import java.io.Serializable;
 import java.io.UncheckedIOException;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.List;
-import java.util.UUID;
 import java.util.function.Consumer;
 import org.apache.iceberg.FileScanTask;
 import org.apache.iceberg.MetadataColumns;
 import org.apache.iceberg.Table;
 import org.apache.iceberg.io.CloseableIterable;
-import org.apache.iceberg.spark.ScanTaskSetManager;
-import org.apache.iceberg.spark.source.SparkRewriteTable;
 import org.apache.spark.TaskContext;
-import org.apache.spark.sql.Column;
-import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
-import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
-import org.apache.spark.sql.functions;
-import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import org.apache.spark.unsafe.types.UTF8String;
-import scala.Option;
 import scala.collection.Iterator;
 import scala.runtime.AbstractFunction2;
 
@@ -64,46 +53,15 @@ final class KeyReader {
 
     /** Reads files, and passes the keys of each task to {@code take}. */
     void read(List<FileScanTask> files, Consumer<KeyEntries> take) {
-        if (files.isEmpty()) {
-            return;
-        }
-        String group = UUID.randomUUID().toString();
-        ScanTaskSetManager.get().stageTasks(table, group, files);
-        try {
-            // Makes Spark read exactly these files, as Iceberg does for a compaction.
-            Dataset<Row> all = Dataset.ofRows(
-                    spark,
-                    DataSourceV2Relation.create(
-                            new Staged(table, group),
-                            Option.empty(),
-                            Option.empty(),
-                            CaseInsensitiveStringMap.empty(),
-                            Option.empty()));
-            Column[] columns = names.stream().map(name -> functions.col("`" + name.replace("`", "``") + "`")).toArray(Column[]::new);
-            Dataset<Row> rows = all.select(columns);
-            KeyHash hash = index.hash.on(rows.schema(), index.keys);
-            Read read = new Read(hash, new KeyOrder(rows.schema(), index.orderBy), index.keys.size());
-            Jobs.run(rows, "key index", rows.queryExecution().toRdd(), read, KeyEntries.class, take);
-        } finally {
-            ScanTaskSetManager.get().removeTasks(table, group);
-        }
-    }
-
-    /**
-     * A table that consists of the staged files. The row ids of format version 3 are left out of its columns, because
-     * with them Spark finds no metadata columns.
-     */
-    private static final class Staged extends SparkRewriteTable {
-        Staged(Table table, String group) {
-            super(table, group);
-        }
-
-        @Override
-        public org.apache.spark.sql.connector.catalog.Column[] columns() {
-            return Arrays.stream(super.columns())
-                    .filter(each -> !MetadataColumns.isMetadataColumn(each.name()))
-                    .toArray(org.apache.spark.sql.connector.catalog.Column[]::new);
-        }
+        Jobs.run(
+                spark,
+                table,
+                files,
+                names,
+                "key index",
+                rows -> new Read(index.hash.on(rows, index.keys), new KeyOrder(rows, index.orderBy), index.keys.size()),
+                KeyEntries.class,
+                take);
     }
 
     private static final class Read extends AbstractFunction2<TaskContext, Iterator<InternalRow>, KeyEntries>

@@ -189,6 +189,36 @@ final class KeyTable {
         size--;
     }
 
+    /** What a {@link Move} returns for a row that stays where it is. */
+    static final long STAYS = -1;
+    /** What a {@link Move} returns for a row that it does not find. */
+    static final long LOST = -2;
+
+    /** Returns the new place of a row. */
+    interface Move {
+        long of(int file, int position);
+    }
+
+    static long place(int file, int position) {
+        return (long) file << Integer.SIZE | position;
+    }
+
+    /** Moves rows to other places; returns false if one was not found. */
+    boolean move(Move rows) {
+        boolean found = true;
+        for (Segment each : segments) {
+            for (int at = 0; each != null && at < each.file.length; at++) {
+                long to = each.file[at] == 0 ? STAYS : rows.of(each.file[at] - 1, each.position[at]);
+                found &= to != LOST;
+                if (to >= 0) {
+                    each.file[at] = (int) (to >>> Integer.SIZE) + 1;
+                    each.position[at] = (int) to;
+                }
+            }
+        }
+        return found;
+    }
+
     void clear() {
         Arrays.fill(segments, null);
         size = 0;

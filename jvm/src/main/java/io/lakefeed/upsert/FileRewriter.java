@@ -1,0 +1,132 @@
+package io.lakefeed.upsert;
+
+import java.io.IOException;
+import java.io.Serializable;
+import java.io.UncheckedIOException;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import org.apache.iceberg.DataFile;
+import org.apache.iceberg.io.RollingDataWriter;
+import org.apache.iceberg.shaded.org.roaringbitmap.RoaringBitmap;
+import org.apache.spark.TaskContext;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.unsafe.types.UTF8String;
+import scala.collection.Iterator;
+import scala.runtime.AbstractFunction2;
+
+/**
+ * Writes the rows of data files to new files, without the rows that a batch replaces, and returns where the rows are
+ * now.
+ *
+ * <p>After the columns of the new files, a row has the location of its old file and its position there.
+ */
+final class FileRewriter extends AbstractFunction2<TaskContext, Iterator<InternalRow>, FileRewriter.Rewritten>
+        implements Serializable {
+    private static final long serialVersionUID = 1L;
+
+    private final TaskFiles.Target target;
+    /** By the location of a file: the positions of the rows that are replaced. */
+    private final Map<String, RoaringBitmap> replaced;
+    /** Whether rows of two files may not be in one new file. */
+    private final boolean apart;
+
+    /**
+     * What a task has written.
+     *
+     * @param stretches the rows that are in the same order in an old file and a new one, without the replaced rows
+     * @param left how many of the replaced rows the old files had
+     */
+    record Rewritten(List<DataFile> files, List<Stretch> stretches, long left) implements Serializable {}
+
+    /** Rows that are one after the other in an old file, except for replaced rows, and in a new file. */
+    static final class Stretch implements Serializable {
+        private static final long serialVersionUID = 1L;
+        final String old;
+        final int from;
+        final String now;
+        final int at;
+        /** The first position after the stretch in the old file. */
+        int end;
+        /** The first position after the stretch in the new file. */
+        private int endNow;
+
+        Stretch(String old, int from, String now, int at) {
+            this.old = old;
+            this.from = from;
+            this.now = now;
+            this.at = at;
+            end = from;
+            endNow = at;
+        }
+
+        private boolean isBefore(int position, String inFile, int atNow) {
+            return end == position && endNow == atNow && now.equals(inFile);
+        }
+    }
+
+    FileRewriter(TaskFiles.Target target, Map<String, RoaringBitmap> replaced, boolean apart) {
+        this.target = target;
+        this.replaced = replaced;
+        this.apart = apart;
+    }
+
+    @Override
+    public Rewritten apply(TaskContext task, Iterator<InternalRow> rows) {
+        TaskFiles files = new TaskFiles(target, task);
+        boolean done = false;
+        try {
+            Rewritten rewritten = rewrite(files, rows);
+            done = true;
+            return rewritten;
+        } catch (IOException failed) {
+            throw new UncheckedIOException(failed);
+        } finally {
+            if (!done) {
+                files.abort();
+            }
+        }
+    }
+
+    private Rewritten rewrite(TaskFiles files, Iterator<InternalRow> rows) throws IOException {
+        List<Stretch> stretches = new ArrayList<>();
+        Stretch last = null;
+        int width = target.columns().size();
+        UTF8String path = null;
+        String old = null;
+        RoaringBitmap gone = null;
+        long left = 0;
+        while (rows.hasNext()) {
+            InternalRow row = rows.next();
+            UTF8String of = row.getUTF8String(width);
+            if (!of.equals(path)) {
+                path = of.clone();
+                old = of.toString();
+                gone = replaced.get(old);
+                last = null;
+                if (apart) {
+                    files.close();
+                }
+            }
+            int position = Math.toIntExact(row.getLong(width + 1));
+            if (gone.contains(position)) {
+                left++;
+                if (last != null && last.end == position) {
+                    last.end++;
+                }
+                continue;
+            }
+            RollingDataWriter<InternalRow> writer = files.writer(row);
+            String now = writer.currentFilePath().toString();
+            int at = Math.toIntExact(writer.currentFileRows());
+            if (last == null || !last.isBefore(position, now, at)) {
+                last = new Stretch(old, position, now, at);
+                stretches.add(last);
+            }
+            last.end++;
+            last.endNow++;
+            writer.write(row);
+        }
+        return new Rewritten(files.close(), stretches, left);
+    }
+}
