@@ -56,7 +56,7 @@ def test_the_direct_reader_refuses_delegation_tokens_and_other_sources() -> None
     assert DirectReader.refusal(session(), None, rows()) == "the source is not Kafka"
 
 
-def test_share_out_divides_ranges_evenly_and_without_overlap() -> None:
+def test_ranges_are_divided_evenly_and_without_overlap() -> None:
     spans = [OffsetRange("t", 0, 0, 101), OffsetRange("t", 1, 5, 25), OffsetRange("t", 2, 7, 27)]
     shares = share_out([spans[0].cut(0, 50), spans[0].cut(50, 101), *spans[1:]], 2)
     assert sorted(sum(span.records for span in share) for share in shares) == [70, 71]

@@ -12,7 +12,7 @@ lengths = st.lists(st.integers(0, 40), min_size=1, max_size=4).filter(any)
 
 
 @given(lengths, st.data())
-def test_find_failing_finds_the_failing_record_in_few_attempts(counts: list[int], data: st.DataObject) -> None:
+def test_the_failing_record_is_found_in_few_attempts(counts: list[int], data: st.DataObject) -> None:
     ranges = [OffsetRange("t", number, 100, 100 + count) for number, count in enumerate(counts)]
     bad = data.draw(st.sampled_from([(each.partition, at) for each in ranges for at in range(each.start, each.end)]))
     read = []
@@ -27,7 +27,7 @@ def test_find_failing_finds_the_failing_record_in_few_attempts(counts: list[int]
     assert sum(read) <= 3 * records + records.bit_length()
 
 
-def test_find_failing_blames_no_record_for_another_failure() -> None:
+def test_no_record_is_blamed_for_another_failure() -> None:
     ranges = [OffsetRange("t", 0, 0, 8), OffsetRange("t", 1, 5, 5)]
     assert find_failing(lambda _: False, ranges) == ()
     # The records fail only together, as duplicates of a key do.
@@ -52,7 +52,7 @@ def test_a_list_of_ranges_has_offsets_and_at_most_five_partitions() -> None:
 
 
 @given(lengths, st.data())
-def test_isolate_returns_exactly_the_failing_records(counts: list[int], data: st.DataObject) -> None:
+def test_exactly_the_failing_records_are_isolated(counts: list[int], data: st.DataObject) -> None:
     ranges = [OffsetRange("t", number, 100, 100 + count) for number, count in enumerate(counts)]
     records = [(each.partition, at) for each in ranges for at in range(each.start, each.end)]
     bad = data.draw(st.sets(st.sampled_from(records), max_size=5))
@@ -65,7 +65,7 @@ def test_isolate_returns_exactly_the_failing_records(counts: list[int], data: st
     assert isolate(why, ranges, works=lambda: True) == expected
 
 
-def test_isolate_blames_no_record_if_the_sink_refuses_all_records_or_fails_once() -> None:
+def test_no_record_is_isolated_if_the_sink_refuses_all_records_or_fails_once() -> None:
     ranges = [OffsetRange("t", 0, 0, 4)]
     assert isolate(lambda _: "down", ranges, works=lambda: False) == {}
     # A short failure of the network: a later attempt with the same record succeeds.
@@ -76,7 +76,7 @@ def test_isolate_blames_no_record_if_the_sink_refuses_all_records_or_fails_once(
     assert together == {}
 
 
-def test_isolate_returns_whole_ranges_when_the_time_is_over() -> None:
+def test_whole_ranges_are_isolated_when_the_time_is_over() -> None:
     clock = iter([0.0, *([400.0] * 9)])
     ranges = [OffsetRange("t", 0, 0, 4)]
     found = isolate(lambda _: "bad", ranges, works=lambda: True, clock=lambda: next(clock))

@@ -98,7 +98,7 @@ def test_in_a_terminal_the_view_updates_one_line() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0, "0 s"), (59.4, "59 s"), (185, "3 min 05 s"), (7800, "2 h 10 min")])
-def test_duration_uses_seconds_minutes_or_hours(seconds: float, text: str) -> None:
+def test_a_duration_is_in_seconds_minutes_or_hours(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 

@@ -97,7 +97,7 @@ def test_a_stop_waits_for_the_batch_in_progress() -> None:
     assert query.stopped_at == 4
 
 
-def test_is_writing_is_true_until_the_batch_function_ends() -> None:
+def test_a_batch_is_written_until_the_batch_function_ends() -> None:
     batches = MicroBatches(threading.Event())
 
     def write(batch: object, batch_id: int) -> BatchResult:

@@ -77,7 +77,7 @@ def test_a_batch_with_the_right_offset_and_another_mark_has_a_violation() -> Non
     assert violations(last, wrong) == ["s-0 begins after 4960, the table ends at 4959"]
 
 
-def test_check_commit_returns_new_or_already_committed_or_refuses_the_batch() -> None:
+def test_a_batch_is_new_or_already_committed_or_refused() -> None:
     next_batch = commit(("a", 0, 10, 20), ("a", 1, 7, 7))
     last = Position(next_batch.ranges, snapshot_id=3)
     assert check_commit(next_batch, Position(LAST, snapshot_id=2), where="t") is CommitCheck.NEW
@@ -89,7 +89,7 @@ def test_check_commit_returns_new_or_already_committed_or_refuses_the_batch() ->
         check_commit(commit(("a", 0, 20, 30), ("a", 1, 7, 7), ids={"a": "two"}), last, where="t")
 
 
-def test_check_commit_accepts_only_batch_0_without_a_last_commit() -> None:
+def test_without_a_last_commit_only_batch_0_is_accepted() -> None:
     first = Commit("feed", 0, LAST)
     assert check_commit(first, None, where="t") is CommitCheck.NEW
     with pytest.raises(CheckpointMismatch, match="the table has no commit of this feed"):

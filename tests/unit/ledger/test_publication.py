@@ -8,7 +8,7 @@ from lakefeed.ledger.snapshots import position_in, scanned
 from tests.unit.ledger.test_snapshots import SCHEMA, rows, summary
 
 
-def test_branch_state_counts_unpublished_commits_and_detects_divergence(catalog: Catalog) -> None:
+def test_the_state_of_a_branch_has_unpublished_commits_and_divergence(catalog: Catalog) -> None:
     table = catalog.create_table("ns.branched", schema=SCHEMA)
     assert branch_state(table, "f") is None
     table.append(rows(0, 2), snapshot_properties=summary(0, 2))

@@ -30,7 +30,7 @@ def test_control_characters_become_escapes() -> None:
 
 
 @given(st.text(st.characters(exclude_characters="\\")))
-def test_unescaped_restores_the_text(text: str) -> None:
+def test_an_escaped_text_can_be_restored(text: str) -> None:
     assert printable(text).isprintable()
     assert unescaped(printable(text)) == text
 
@@ -94,7 +94,7 @@ def test_a_notebook_shows_html_in_texts_as_text() -> None:
     assert "1,200 (600/s)" in shown
 
 
-def test_counted_uses_the_singular_for_one() -> None:
+def test_a_count_of_one_has_the_singular() -> None:
     assert [counted(count, "batch", "batches") for count in (0, 1, 2000)] == ["0 batches", "1 batch", "2,000 batches"]
     assert counted(1, "row") == "1 row"
 

@@ -23,7 +23,7 @@ def test_a_secret_is_hidden_in_texts_and_errors(secret: str, text: str, shown: s
     assert shown in str(ConfigError(text, where="here"))
 
 
-def test_forget_afterwards_forgets_secrets() -> None:
+def test_secrets_of_a_block_are_forgotten_afterwards() -> None:
     with forget_afterwards():
         redaction.remember(["wrong"])
         assert redaction.redacted("wrong") == redaction.HIDDEN

@@ -52,7 +52,7 @@ def test_difference_and_intersection_give_the_results_of_pythons_sets(
 
 
 @given(ranges)
-def test_overlapping_finds_two_ranges_with_a_common_offset(some: list[OffsetRange]) -> None:
+def test_two_ranges_with_a_common_offset_are_found(some: list[OffsetRange]) -> None:
     pair = overlapping(some)
     assert (pair is None) == (sum(each.records for each in some) == len(offsets(some)))
     if pair is not None:

@@ -115,7 +115,7 @@ def test_the_requirements_files_are_up_to_date() -> None:
         assert path.read_text() == text(), f"{path.name} is out of date: make docs"
 
 
-def test_a_wheel_has_the_package_and_a_complete_record(written: ImageFiles, tmp_path: Path) -> None:
+def test_a_wheel_has_the_package_and_a_complete_list_of_its_files(written: ImageFiles, tmp_path: Path) -> None:
     path = next(written.folder.glob("lakefeed-*.whl"))
     first = path.read_bytes()
     with zipfile.ZipFile(path) as wheel:

@@ -12,7 +12,7 @@ from lakefeed_local.home import Home, Memory
 MEMORY = Memory(store="s3proxy", cluster_id="x", ports={"kafka": 1})
 
 
-def test_recall_returns_what_remember_stored(tmp_path: Path) -> None:
+def test_the_values_that_the_first_up_stored_are_read_again(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     home.make()
     assert home.recall() is None

@@ -25,7 +25,7 @@ PERSON = {
 }
 
 
-def test_inline_defines_the_referenced_types() -> None:
+def test_referenced_types_are_inserted_into_a_schema() -> None:
     text = inline(json.dumps(PERSON), [json.dumps(CITY), json.dumps(ADDRESS)])
     schema = fastavro.parse_schema(json.loads(text))
     home = {"city": {"name": "Ulm"}, "old": None}
@@ -35,11 +35,11 @@ def test_inline_defines_the_referenced_types() -> None:
     assert fastavro.schemaless_reader(io.BytesIO(buffer.getvalue()), schema, None) == datum
 
 
-def test_inline_keeps_a_schema_without_references() -> None:
+def test_a_schema_without_references_stays_unchanged() -> None:
     assert json.loads(inline(json.dumps(CITY), [])) == CITY
 
 
-def test_inline_reads_a_type_inside_an_object_with_only_a_type() -> None:
+def test_a_type_inside_an_object_with_only_a_type_is_read() -> None:
     cities: dict[str, Any] = {"type": {"type": "array", "items": "City"}}
     wrapped = {"type": "record", "name": "Trip", "fields": [{"name": "at", "type": cities}]}
     city = {**CITY, "namespace": ""}

@@ -70,7 +70,7 @@ def test_titles_of_json_schemas_do_not_count_as_names() -> None:
     assert refusal(json.dumps(TRIP), json.dumps(foreign), "same_record", by_name=False) is not None
 
 
-def test_refusal_raises_an_error_for_a_schema_that_is_no_record() -> None:
+def test_a_refusal_of_a_schema_that_is_no_record_is_an_error() -> None:
     with pytest.raises(ConfigError):
         why(["null", TRIP])
 

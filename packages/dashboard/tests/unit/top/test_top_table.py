@@ -53,11 +53,11 @@ def test_feeds_are_sorted_by_a_column(key: str, is_reversed: bool, expected: str
     ("number", "text"),
     [(None, "-"), (0, "0"), (999, "999"), (1234, "1.2k"), (99_960, "100k"), (999_700, "1.0M"), (5e9, "5.0G")],
 )
-def test_short_formats_a_number_with_six_characters_at_most(number: float | None, text: str) -> None:
+def test_a_short_number_has_six_characters_at_most(number: float | None, text: str) -> None:
     assert short(number) == text
 
 
-def test_age_formats_seconds_with_six_characters_at_most() -> None:
+def test_an_age_has_six_characters_at_most() -> None:
     assert [age(seconds) for seconds in (None, 0, 59, 61, 3590, 7200, 1e6)] == [
         "-", "0 s", "59 s", "1 min", "1 h", "2 h", "12 d",
     ]  # fmt: skip
