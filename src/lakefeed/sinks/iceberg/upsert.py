@@ -185,10 +185,8 @@ class UpsertTable(IcebergTable):
 
     def _key_and_order(self, columns: StructType) -> tuple[list[str], list[str]]:
         """Return the columns' own names of the keys and of the columns that order changes."""
-        keys, order = (
-            [found.name for name in names if (found := find_field(columns, name))]
-            for names in (self._sink.keys, self._sink.order_by)
-        )
+        named = self._sink.keys, self._sink.order_by
+        keys, order = ([found.name for each in names if (found := find_field(columns, each))] for names in named)
         return keys, order
 
     def lands_changes(self, rows: Callable[[], StructType | None]) -> str:
