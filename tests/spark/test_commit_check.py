@@ -18,7 +18,6 @@ from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.sinks.iceberg.table import IcebergTable
 from lakefeed_repair.replay import REPLAYS
 from tests.support.catalogs import CatalogCase
-from tests.support.feed import until
 from tests.support.feed_table import FEED, Table, refused, span
 
 ROUNDS = 15
@@ -97,50 +96,6 @@ def test_a_commit_whose_answer_is_lost_lands_once(table: Table, catalog: Catalog
     assert table.ids() == [0, 1, 2, 3]
     table.land(4, 5)
     assert table.ids() == [0, 1, 2, 3, 4]
-
-
-def test_a_commit_whose_answer_is_lost_keeps_later_commits(table: Table, catalog: CatalogCase) -> None:
-    table.land(0, 2)
-    table.set_property("commit.retry.min-wait-ms", "2000")
-    before = catalog.pointer(table.name)
-    first = threading.Thread(target=lambda: table.land(2, 4))
-    with catalog.answers_lost():
-        first.start()
-        until(lambda: catalog.pointer(table.name) != before)
-    table.plain(100)
-    first.join(60)
-    assert table.ids() == [0, 1, 2, 3, 100]
-    table.land(4, 5)
-    assert table.ids() == [0, 1, 2, 3, 4, 100]
-
-
-def test_a_replaced_drivers_commit_whose_answer_is_lost_keeps_the_new_drivers_batch(
-    table: Table, catalog: CatalogCase
-) -> None:
-    old = IcebergLedger(table.spark, table.name, FEED).take_fence()
-    table.land(0, 2, fence=old)
-    table.set_property("commit.retry.min-wait-ms", "4000")
-    before = catalog.pointer(table.name)
-    outcome: list[BaseException | None] = []
-    first = threading.Thread(target=lambda: outcome.extend(together(lambda: table.land(2, 4, fence=old))))
-    with catalog.answers_lost():
-        first.start()
-        until(lambda: catalog.pointer(table.name) != before)
-    new = IcebergLedger(table.spark, table.name, FEED).take_fence()
-    table.land(4, 6, fence=new)
-    first.join(60)
-    assert outcome == [None]
-    # The first commit retried after its lost answer, and the retry has removed no file of the new driver's rows.
-    assert table.ids() == [0, 1, 2, 3, 4, 5]
-    refused(lambda: table.land(6, 7, fence=old), "another driver has taken over")
-
-
-def test_a_backfill_whose_answer_is_lost_lands_once(table: Table, catalog: CatalogCase) -> None:
-    table.land(10, 12)
-    with catalog.answers_lost():
-        table.backfill(0, 4)
-    assert table.ids() == [0, 1, 2, 3, 10, 11]
-    assert table.covered() == ((0, 4), (10, 12))
 
 
 def test_of_two_sessions_that_commit_the_same_range_exactly_one_succeeds(
@@ -263,20 +218,6 @@ def test_an_expired_parent_snapshot_does_not_count_as_a_rollback(
     table.land(2, 4)
     assert table.ids() == [0, 1, 2, 3, 100]
     assert table.covered() == ((0, 4),)
-
-
-@pytest.mark.quick
-def test_after_a_rollback_the_feed_resumes_at_the_tables_position(table: Table) -> None:
-    table.land(0, 2)
-    first = table.head()
-    table.land(2, 4)
-    table.call("rollback_to_snapshot", f", snapshot_id => {first}")
-    assert table.ids() == [0, 1]
-    refused(lambda: table.land(4, 6), "begins at 4, the table ends at 2")
-    with pytest.raises(CheckpointMismatch):
-        table.ledger().check(Commit(FEED, 2, span(4, 6)))
-    table.land(2, 5)
-    assert table.ids() == [0, 1, 2, 3, 4]
 
 
 def test_the_position_follows_a_rollback_even_if_the_snapshots_expire_afterwards(table: Table) -> None:

@@ -6,11 +6,9 @@ import time
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from pyspark.sql import SparkSession
 
 from lakefeed.config.decoding import Accept
-from lakefeed.errors import ConfigError
 from lakefeed.records.decode import ConfluentAvro, decoded
 from lakefeed.records.decode.registry import SchemaRegistry
 from lakefeed.records.schema.reader import refusal
@@ -71,24 +69,6 @@ def test_decoder_refuses_changes_that_the_table_refuses(spark: SparkSession) -> 
     assert 100 < refused < 240
 
 
-def test_a_writers_union_yields_rows_only_for_the_readers_record_type(spark: SparkSession) -> None:
-    trip = {"type": "record", "name": "Trip", "fields": [{"name": "id", "type": "int"}]}
-    payment = {"type": "record", "name": "Payment", "fields": [{"name": "amount", "type": "int"}]}
-    both = [trip, payment]
-    with RegistryInAThread() as registry:
-        registry.put(1, both)
-        registry.put(2, payment)
-        data = [
-            framed(1, both, ("Trip", {"id": 7})),
-            framed(1, both, ("Payment", {"amount": 7})),
-            framed(2, payment, {"amount": 7}),
-        ]
-        spec = ConfluentAvro(registry_url=registry.url, reader_schema=json.dumps(trip))
-        first, second, third = results(decoded(records(spark, data), spec))
-        assert first.value.id == 7
-        assert second.error == third.error == "the record is a Payment, but the table's rows are Trip"
-
-
 def test_too_large_writers_schemas_are_refused_immediately(spark: SparkSession) -> None:
     """Records of such schemas are dead letters; the other records of the batch become rows."""
     trip: Any = {"type": "record", "name": "R", "fields": [{"name": "x", "type": "int"}]}
@@ -119,12 +99,6 @@ def test_too_large_writers_schemas_are_refused_immediately(spark: SparkSession) 
     assert "more than 100 levels" in second.error
     assert "steps" in third.error
     assert fourth.value.x == 7
-
-
-def test_a_too_large_readers_schema_is_refused(spark: SparkSession) -> None:
-    spec = ConfluentAvro(registry_url="http://127.0.0.1:1", reader_schema=json.dumps(bomb()))
-    with pytest.raises(ConfigError, match="more than 10000 columns"):
-        decoded(records(spark, []), spec)
 
 
 def test_only_schema_ids_of_the_configured_subjects_are_decoded(spark: SparkSession) -> None:

@@ -71,7 +71,6 @@ ints = st.integers(-(2**31), 2**31 - 1)
 longs = st.integers(-(2**63), 2**63 - 1)
 floats = st.floats(width=32)
 text = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
-names = st.dictionaries
 points = st.fixed_dictionaries({"x": ints, "y": st.floats()})
 moments = st.datetimes(dt.datetime(1900, 1, 2), dt.datetime(2200, 1, 1))
 utc_moments = moments.map(lambda moment: moment.replace(tzinfo=dt.UTC))
@@ -170,66 +169,6 @@ def test_decoded_type_equals_that_of_from_avro(spark: SparkSession) -> None:
         "decoded.value", from_avro("value", json.dumps(SCHEMA)).alias("reference")
     )
     assert both.schema["value"].dataType == both.schema["reference"].dataType
-
-
-READER = {
-    "type": "record",
-    "name": "Trip",
-    "fields": [
-        {"name": "id", "type": "long"},
-        {"name": "distance", "type": "double"},
-        {"name": "rider", "type": "string", "aliases": ["passenger"]},
-        {"name": "tip", "type": ["null", "double"], "default": None},
-        {"name": "kind", "type": "string", "default": "street"},
-    ],
-}
-
-
-@pytest.mark.parametrize(
-    ("fields", "datum", "required"),
-    [
-        pytest.param(
-            [("id", "int"), ("distance", "float"), ("rider", "string")],
-            {"id": 7, "distance": 0.5, "rider": "Ada"},
-            {"id": 7, "distance": 0.5, "rider": "Ada", "tip": None, "kind": "street"},
-            id="promoted types, defaults for added fields",
-        ),
-        pytest.param(
-            [("passenger", "bytes"), ("id", "long"), ("distance", "long")],
-            {"passenger": b"Ada", "id": 2**40, "distance": 3},
-            {"id": 2**40, "distance": 3.0, "rider": "Ada", "tip": None, "kind": "street"},
-            id="renamed by alias, another order, bytes to string",
-        ),
-        pytest.param(
-            [("id", "long"), ("gone", POINT), ("distance", "double"), ("rider", "string"), ("tip", "double")],
-            {"id": 1, "gone": {"x": 1, "y": 2.0}, "distance": 1.0, "rider": "B", "tip": 2.5},
-            {"id": 1, "distance": 1.0, "rider": "B", "tip": 2.5, "kind": "street"},
-            id="a field that the reader has not",
-        ),
-    ],
-)
-def test_values_are_resolved_from_the_writers_to_the_readers_schema(
-    spark: SparkSession, fields: list[tuple[str, Any]], datum: dict[str, Any], required: dict[str, Any]
-) -> None:
-    writer = {"type": "record", "name": "Trip", "fields": [{"name": name, "type": kind} for name, kind in fields]}
-    spec = PlainAvro(writer_schema=json.dumps(writer), reader_schema=json.dumps(READER))
-    [result] = results(decoded(records(spark, [avro_bytes(writer, datum)]), spec))
-    assert result.error is None
-    assert result.value.asDict() == required
-
-
-def test_an_incompatible_writers_schema_is_an_error_of_the_record(spark: SparkSession) -> None:
-    writer = {"type": "record", "name": "Trip", "fields": [{"name": "id", "type": "string"}]}
-    spec = PlainAvro(writer_schema=json.dumps(writer), reader_schema=json.dumps(READER))
-    [result] = results(decoded(records(spark, [avro_bytes(writer, {"id": "x"})]), spec))
-    assert result.value is None
-    assert "does not fit the reader's" in result.error
-
-
-def test_a_schema_other_than_a_record_becomes_a_single_column(spark: SparkSession) -> None:
-    spec = PlainAvro(writer_schema='"string"')
-    [result] = results(decoded(records(spark, [avro_bytes("string", "Ada")]), spec))
-    assert result.value.asDict() == {"value": "Ada"}
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.jvm import java
 from lakefeed.errors import AccessDenied, ConfigError, Unreachable, WorldError
 from lakefeed.feed.observer import task_counter
-from lakefeed.records.decode import ConfluentAvro, ConfluentJson, decoded, registry_error_of, rows
+from lakefeed.records.decode import ConfluentAvro, decoded, registry_error_of, rows
 from lakefeed.records.decode.registry import SchemaRegistry
 from tests.support import wire_format
 from tests.support.misbehaving import Manner, misbehaving
@@ -31,7 +31,6 @@ def schema(*fields: tuple[str, Any]) -> dict[str, Any]:
 
 V1 = schema(("a", "int"))
 V2 = schema(("a", "long"), ("b", "string"))
-V3 = schema(("b", "string"), ("c", "float"), ("a", "long"))
 READER = {
     "type": "record",
     "name": "R",
@@ -70,48 +69,6 @@ def test_second_registry_address_is_used_if_the_first_does_not_answer(spark: Spa
 
 
 @pytest.mark.quick
-def test_each_schema_of_a_batch_is_requested_once(spark: SparkSession) -> None:
-    with RegistryInAThread() as registry:
-        for schema_id, writer in {1: V1, 2: V2, 70_000: V3}.items():
-            registry.put(schema_id, writer)
-        data: list[bytes | None] = []
-        for at in range(0, 300, 3):
-            data.append(framed(1, V1, {"a": at}))
-            data.append(framed(70_000, V3, {"a": at + 1, "b": "three", "c": 0.5}))
-            data.append(framed(2, V2, {"a": at + 2, "b": "two"}))
-        frame = decoded(records(spark, data).repartition(4), spec_for(registry))
-        found = results(frame)
-        assert [result.value.a for result in found] == list(range(300))
-        assert {(result.schema_id, result.value.b, result.value.c) for result in found} == {
-            (1, "-", None),
-            (2, "two", None),
-            (70_000, "three", 0.5),
-        }
-        results(frame)
-        assert set(registry.requests.values()) == {1}
-        assert len(registry.requests) == 3
-
-
-@pytest.mark.quick
-def test_references_are_resolved(spark: SparkSession) -> None:
-    city = {"type": "record", "name": "City", "namespace": "geo", "fields": [{"name": "name", "type": "string"}]}
-    home = {"type": "record", "name": "geo.Home", "fields": [{"name": "city", "type": "geo.City"}]}
-    person = schema(("home", "geo.Home"), ("born", "geo.City"))
-    whole = schema(("home", {**home, "fields": [{"name": "city", "type": city}]}), ("born", "geo.City"))
-    with RegistryInAThread() as registry:
-        to_city = {"name": "geo.City", "subject": "city", "version": 2}
-        to_home = {"name": "geo.Home", "subject": "home", "version": 1}
-        registry.put(5, person, references=[to_home, to_city])
-        registry.versions["city", 2] = {"id": 3, "schema": json.dumps(city)}
-        registry.versions["home", 1] = {"id": 4, "schema": json.dumps(home), "references": [to_city]}
-        value = framed(5, whole, {"home": {"city": {"name": "Ulm"}}, "born": {"name": "Bern"}})
-        spec = ConfluentAvro(registry_url=registry.url, reader_schema=json.dumps(whole))
-        [result] = results(decoded(records(spark, [value]), spec))
-    assert result.error is None
-    assert result.value.asDict(recursive=True) == {"home": {"city": {"name": "Ulm"}}, "born": {"name": "Bern"}}
-
-
-@pytest.mark.quick
 def test_decoding_waits_for_a_failing_registry_and_reports_that_it_waits(spark: SparkSession) -> None:
     with RegistryInAThread() as registry:
         registry.put(1, V1)
@@ -137,47 +94,6 @@ def test_decoding_waits_for_a_failing_registry_and_reports_that_it_waits(spark: 
         assert shown == {f"{registry.url}: HTTP status 503"}
         assert said == [f"waiting for a server: {registry.url}: HTTP status 503"]
         assert java(spark).http.Waits.any() == ""
-
-
-def test_decoding_waits_for_a_registry_that_starts_later(spark: SparkSession) -> None:
-    with RegistryInAThread() as before:
-        port = before.port
-    value = framed(1, V1, {"a": 7})
-    spec = ConfluentAvro(registry_url=f"http://127.0.0.1:{port}", reader_schema=json.dumps(READER))
-
-    def start() -> None:
-        time.sleep(1.5)
-        with RegistryInAThread(port=port) as again:
-            again.put(1, V1)
-            done.wait()
-
-    done = threading.Event()
-    starting = threading.Thread(target=start)
-    starting.start()
-    try:
-        [result] = results(decoded(records(spark, [value]), spec))
-    finally:
-        done.set()
-        starting.join()
-    assert (result.value.a, result.error) == (7, None)
-
-
-@pytest.mark.parametrize("status", [None, 500, 429])
-def test_a_registry_that_keeps_failing_fails_the_task_and_no_record(spark: SparkSession, status: int | None) -> None:
-    with RegistryInAThread() as registry:
-        registry.failing = status
-        spec = spec_for(registry, registry_patience_seconds=1)
-        frame = decoded(records(spark, [framed(1, V1, {"a": 7})]), spec)
-        if status is not None:
-            with pytest.raises(Exception, match="does not answer") as stopped:
-                results(frame)
-    if status is None:
-        with pytest.raises(Exception, match="does not answer") as stopped:
-            results(frame)
-    error = registry_error_of(stopped.value)
-    assert isinstance(error, Unreachable)
-    assert error.where is not None
-    assert registry.url in error.where
 
 
 def test_an_answer_of_another_kind_of_server_is_refused(spark: SparkSession) -> None:
@@ -209,13 +125,6 @@ def test_decoding_waits_through_a_proxys_error_after_the_registry_has_answered(
         back.join()
     assert [(each.value.a, each.error) for each in (before, after)] == [(7, None), (8, None)]
     assert registry.requests["/schemas/ids/2"] > 1
-
-
-def test_unknown_id_is_requested_once_for_many_records(spark: SparkSession) -> None:
-    with RegistryInAThread() as registry:
-        found = results(decoded(records(spark, [framed(9, V1, {"a": 7})] * 200), spec_for(registry)))
-        assert {result.error for result in found} == {"unknown schema id 9"}
-        assert registry.requests["/schemas/ids/9"] == 1
 
 
 def test_credentials_reach_only_the_registry(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
@@ -259,22 +168,6 @@ def test_wrong_credentials_fail_without_a_retry(spark: SparkSession) -> None:
 def test_unknown_credentials_are_refused(spark: SparkSession) -> None:
     with RegistryInAThread() as registry, pytest.raises(ConfigError, match="The JVM does not have"):
         decoded(records(spark, [b""]), spec_for(registry, credentials="never-put"))
-
-
-def test_a_schema_id_of_another_format_is_an_error_only_in_the_unsuitable_decoder(spark: SparkSession) -> None:
-    document = {"title": "R", "type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
-    reader = json.dumps(schema(("a", "long")))
-    with RegistryInAThread() as registry:
-        registry.schemas[7] = {"schema": json.dumps(document), "schemaType": "JSON"}
-        value = b"\x00\x00\x00\x00\x07" + b'{"a": 1}'
-        [as_avro] = results(
-            decoded(records(spark, [value]), ConfluentAvro(registry_url=registry.url, reader_schema=reader))
-        )
-        [as_json] = results(
-            decoded(records(spark, [value]), ConfluentJson(registry_url=registry.url, reader_schema=reader))
-        )
-    assert as_avro.error == "schema id 7 is JSON, not AVRO"
-    assert (as_json.error, as_json.value.a) == (None, 1)
 
 
 QUICK: tuple[Manner, ...] = ("silent", "drip", "huge", "redirect")

@@ -1,6 +1,5 @@
 """Schema resolution in cases that from_avro does not support."""
 
-import datetime as dt
 import json
 from typing import Any
 
@@ -18,47 +17,6 @@ def read(spark: SparkSession, writer: Any, datum: Any, reader: Any) -> Row:
     spec = PlainAvro(writer_schema=json.dumps(writer), reader_schema=json.dumps(reader))
     [result] = results(decoded(records(spark, [avro_bytes(writer, datum)]), spec))
     return result
-
-
-def test_a_nullable_field_of_the_reader_needs_no_default(spark: SparkSession) -> None:
-    inner = {"type": "record", "name": "I", "fields": [{"name": "x", "type": ["int", "null"]}]}
-    reader = record(a="int", b=["string", "null"], c="null", inner=inner)
-    writer = record(a="int", inner={**inner, "fields": []})
-    assert read(spark, writer, {"a": 1, "inner": {}}, reader).value.asDict(recursive=True) == {
-        "a": 1,
-        "b": None,
-        "c": None,
-        "inner": {"x": None},
-    }
-    refused = read(spark, writer, {"a": 1, "inner": {}}, record(a="int", b="string"))
-    assert "missing required field b" in refused.error
-
-
-LINK = {
-    "type": "record",
-    "name": "Link",
-    "fields": [
-        {"name": "value", "type": {"type": "int", "logicalType": "date"}},
-        {"name": "blob", "type": "bytes"},
-        {"name": "next", "type": ["null", "Link"]},
-        {"name": "tree", "type": {"type": "map", "values": {"type": "array", "items": ["string", "Link"]}}},
-    ],
-}
-DAY = dt.date(2026, 1, 2)
-
-
-def link(following: Any = None, **tree: Any) -> dict[str, Any]:
-    return {"value": DAY, "blob": b"\xff", "next": following, "tree": tree}
-
-
-def test_a_recursive_record_becomes_json_text(spark: SparkSession) -> None:
-    leaf: dict[str, Any] = {"value": "2026-01-02", "blob": "/w==", "next": None, "tree": {}}
-    found = read(spark, LINK, link(link(link()), branch=["x", link()]), LINK).value.asDict(recursive=True)
-    assert (found["value"], found["blob"]) == (DAY, bytearray(b"\xff"))
-    assert json.loads(found["next"]) == {**leaf, "next": leaf}
-    text, deeper = found["tree"]["branch"]
-    assert text == {"member0": "x", "member1": None}
-    assert json.loads(deeper["member1"]) == leaf
 
 
 def test_recursive_types_are_resolved(spark: SparkSession) -> None:

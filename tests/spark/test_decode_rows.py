@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -108,45 +107,6 @@ def test_unknown_metadata_is_refused(spark: SparkSession) -> None:
         rows(frame, keep=["offset"])
 
 
-@pytest.mark.quick
-def test_stream_of_avro_lands_in_parquet(spark: SparkSession, tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    records(spark, [one(at) for at in range(50)]).write.parquet(str(source))
-    stream = spark.readStream.schema("topic STRING, partition INT, offset BIGINT, value BINARY").parquet(str(source))
-    result = rows(decoded(stream, AVRO), keep=["offset"])
-    query = (
-        result.writeStream.format("parquet")
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start(str(tmp_path / "table"))
-    )
-    assert query.awaitTermination(120)
-    found = spark.read.parquet(str(tmp_path / "table")).orderBy("kafka_offset").collect()
-    assert [(row.a, row.b, row.c, row.kafka_offset) for row in found] == [(at, str(at), at / 2, at) for at in range(50)]
-
-
-def test_decoding_works_inside_foreach_batch(spark: SparkSession, tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    records(spark, [one(1), b"\x02"]).write.parquet(str(source))
-    stream = spark.readStream.schema("topic STRING, partition INT, offset BIGINT, value BINARY").parquet(str(source))
-    seen: list[Any] = []
-
-    def land(batch: DataFrame, batch_id: int) -> None:
-        seen.extend(decoded(batch, AVRO).select("decoded.*").collect())
-        rows(decoded(batch, AVRO)).collect()
-
-    query = stream.writeStream.foreachBatch(land).option("checkpointLocation", str(tmp_path / "c")).start()
-    try:
-        with pytest.raises(Exception, match="cannot decode") as stopped:
-            query.processAllAvailable()
-    finally:
-        query.stop()
-    error = decode_error_of(stopped.value)
-    assert error is not None
-    assert error.where == "topic t, partition 0, offset 1"
-    assert sorted(result.error or "" for result in seen)[0] == ""
-
-
 BROKEN_JSON = {
     b"": "empty: 0 bytes",
     b'\0\0\0\0\x07{"a": 1}': "it begins as values of a schema registry do, with schema id 7",
@@ -187,9 +147,3 @@ def test_a_json_schema_is_accepted_in_three_languages(spark: SparkSession, schem
 def test_unreadable_json_schema_is_refused(spark: SparkSession, schema: str) -> None:
     with pytest.raises(ConfigError, match="schema for JSON values"):
         decoded(records(spark, [b"{}"]), Json(schema=schema))
-
-
-@pytest.mark.quick
-def test_raw_bytes_stay_as_they_are(spark: SparkSession) -> None:
-    frame = rows(decoded(records(spark, [b"\x00\xff", b""]), Raw()), keep=["offset"])
-    assert [bytes(row.value) for row in frame.orderBy("kafka_offset").collect()] == [b"\x00\xff", b""]

@@ -9,17 +9,6 @@ from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from tests.support.feed_table import FEED, Table, refused, span
 
 
-def test_covered_ranges_grow_with_each_batch_and_survive_expired_snapshots(table: Table) -> None:
-    table.land(10, 12)
-    table.land(12, 15)
-    assert table.covered() == ((10, 15),)
-    table.plain(100)
-    table.expire()
-    assert table.covered() == ((10, 15),)
-    table.land(15, 16)
-    assert table.covered() == ((10, 16),)
-
-
 @pytest.mark.quick
 def test_a_rewind_moves_the_position_and_deletes_rows_in_one_commit(table: Table) -> None:
     table.land(0, 4)
@@ -35,20 +24,6 @@ def test_a_rewind_moves_the_position_and_deletes_rows_in_one_commit(table: Table
     assert table.covered() == ((0, 6),)
 
 
-def test_the_kept_rows_of_a_rewind_are_known_after_its_snapshot_has_expired(table: Table) -> None:
-    table.land(0, 6)
-    table.move(6, 2)
-    table.land(2, 4)
-    table.land(4, 5)
-    table.expire()
-    assert len(table.snapshots()) == 1
-    table.land(5, 7)
-    position = table.ledger().position()
-    assert position is not None
-    assert position.kept.intervals == {("topic", 0): ((2, 6),)}
-    assert table.ids() == [0, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6]
-
-
 @pytest.mark.parametrize("delete", [True, False])
 def test_a_rewind_that_deletes_no_row_is_still_a_commit(table: Table, delete: bool) -> None:
     table.land(0, 4)
@@ -61,16 +36,6 @@ def test_a_rewind_that_deletes_no_row_is_still_a_commit(table: Table, delete: bo
     assert table.ids() == [0, 1, 2, 3]
 
 
-def test_accepted_loss_stays_a_gap_of_the_covered_ranges(table: Table) -> None:
-    table.land(0, 4)
-    table.move(4, 10)
-    table.land(10, 12)
-    assert table.covered() == ((0, 4), (10, 12))
-    table.plain(100)
-    table.expire()
-    assert table.covered() == ((0, 4), (10, 12))
-
-
 def test_move_from_another_position_is_refused(table: Table) -> None:
     refused(lambda: table.move(4, 2), "has no commit in the table that it could be moved from")
     table.land(0, 4)
@@ -79,16 +44,6 @@ def test_move_from_another_position_is_refused(table: Table) -> None:
     refused(lambda: table.commit_reset(elsewhere), "is to be moved to 2 and begins at 3")
     forgetful = Commit(FEED, 0, OffsetRanges(()), move=PositionReset("rewind"))
     refused(lambda: table.commit_reset(forgetful), "is in the table but not in the batch")
-
-
-def test_move_by_a_replaced_driver_is_refused(table: Table) -> None:
-    old = IcebergLedger(table.spark, table.name, FEED).take_fence()
-    table.land(0, 4, fence=old)
-    new = IcebergLedger(table.spark, table.name, FEED).take_fence()
-    refused(lambda: table.move(4, 2, delete=True, fence=old), "another driver has taken over")
-    assert table.ids() == [0, 1, 2, 3]
-    table.move(4, 2, delete=True, fence=new)
-    assert table.ids() == [0, 1]
 
 
 def test_recreated_topic_is_read_only_after_a_move_with_the_old_topic_id(table: Table) -> None:
@@ -106,16 +61,6 @@ def test_recreated_topic_is_read_only_after_a_move_with_the_old_topic_id(table: 
     assert position.covered is not None
     assert position.covered.intervals == {("topic", 0): ((0, 2),)}
     assert position.covered.topic_ids == {"topic": "id-two"}
-
-
-def test_move_removes_a_topic_from_the_position(table: Table) -> None:
-    both = OffsetRanges(
-        (OffsetRange("topic", 0, 0, 4), OffsetRange("other", 0, 0, 2)), {"topic": "id-one", "other": "o"}
-    )
-    table.land(0, 4, ranges=both)
-    table.commit_reset(Commit(FEED, 0, span(4, 4), move=PositionReset("accepted-loss", {}, {"other": "o"})))
-    table.land(4, 6)
-    assert table.covered() == ((0, 6),)
 
 
 @pytest.mark.quick
@@ -144,44 +89,6 @@ def test_backfills_and_the_feed_have_separate_fences(table: Table) -> None:
     table.backfill(0, 4, fence=new)
     table.land(12, 13, fence=feed)
     assert table.covered() == ((0, 4), (10, 13))
-
-
-def test_covered_ranges_follow_a_rollback(table: Table) -> None:
-    table.land(10, 12)
-    first = table.head()
-    table.backfill(0, 5)
-    second = table.head()
-    table.land(12, 14)
-    table.move(14, 11)
-    table.call("rollback_to_snapshot", f", snapshot_id => {second}")
-    assert table.covered() == ((0, 5), (10, 12))
-    table.call("rollback_to_snapshot", f", snapshot_id => {first}")
-    assert table.covered() == ((10, 12),)
-    table.backfill(0, 5)
-    table.land(12, 14)
-    assert table.covered() == ((0, 5), (10, 14))
-
-
-def test_covered_ranges_follow_a_return_to_an_abandoned_snapshot(table: Table) -> None:
-    table.land(0, 2)
-    first = table.head()
-    table.land(2, 4)
-    left = table.head()
-    table.call("rollback_to_snapshot", f", snapshot_id => {first}")
-    table.land(2, 9)
-    table.call("set_current_snapshot", f", snapshot_id => {left}")
-    assert table.covered() == ((0, 4),)
-
-
-def test_rollback_without_the_check_makes_the_covered_ranges_unknown(table: Table, elsewhere: Table) -> None:
-    table.land(10, 12)
-    first = table.head()
-    table.backfill(0, 5)
-    elsewhere.call("rollback_to_snapshot", f", snapshot_id => {first}")
-    assert table.covered() is None
-    refused(lambda: table.backfill(5, 10), "it is not known which records")
-    table.land(12, 14)
-    assert table.covered() is None
 
 
 def test_move_sets_an_unknown_position(table: Table) -> None:
