@@ -9,8 +9,6 @@ from lakefeed.errors import ConfigError, Unreachable
 from lakefeed.feed.control import ActionRequest, FeedControl
 from lakefeed.feed.events import EventLog
 from lakefeed.ledger.pauses import Pause
-from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.monitor.terminal.lines import heartbeat_line
 
 
 def opened(**refusals: str) -> tuple[FeedControl, EventLog, threading.Event]:
@@ -39,14 +37,6 @@ def test_a_request_is_logged_with_its_author_time_and_settings() -> None:
     assert taken.changes == {"trigger": "1 minute", "max_records_per_batch": 500}
     assert not control.is_pending
     assert control.take() is None
-
-
-def test_requests_are_taken_in_the_order_of_arrival() -> None:
-    control, _, _ = opened()
-    control.request("pause", by="a")
-    control.request("resume", by="b")
-    control.request("pause", by="c")
-    assert [request.by for request in iter(control.take, None)] == ["a", "b", "c"]
 
 
 def test_a_stop_sets_the_stop_event_even_before_the_run_begins() -> None:
@@ -170,19 +160,3 @@ def test_a_failed_replay_is_logged_without_values_of_records(error: Exception, m
     control.request("replay", by="anna")
     [failed] = events.wait(1, seconds=10)
     assert (failed.kind, failed.message) == ("error", message)
-
-
-def test_the_progress_shows_the_pause() -> None:
-    monitor = FeedMonitor("taxi")
-    monitor.begin(sink="iceberg a.b.c", fence="1")
-    monitor.control.paused(Pause(reason="repair", by="anna", at=0.0))
-    progress = monitor.snapshot()
-    assert progress.state == "paused"
-    assert progress.as_dict()["paused"] == {"reason": "repair", "by": "anna", "at": "1970-01-01T00:00:00.000Z"}
-    assert heartbeat_line(progress) == "paused by anna since 1970-01-01T00:00:00.000Z: repair"
-    monitor.control.resumed("ben")
-    progress = monitor.snapshot()
-    assert (progress.state, progress.paused) == ("waiting", None)
-    monitor.ended()
-    with pytest.raises(ConfigError, match="has ended"):
-        monitor.control.request("pause", by="anna")

@@ -77,17 +77,6 @@ def test_seconds_left_is_zero_without_lag_and_none_without_records() -> None:
     assert batch(records=10, seconds=1.0, lag=0).output_rate is None
 
 
-def test_without_a_terminal_the_view_prints_a_line_per_batch() -> None:
-    out = io.StringIO()
-    with ProgressView("taxi", console=Console(file=out, width=40)) as view:
-        view.batch(batch(records=1000, rows=990, seconds=2.0, lag=5000))
-        view.batch(batch(batch_id=1, records=1000, rows=1000, seconds=1.0, lag=0))
-    assert out.getvalue().splitlines() == [
-        "taxi: batch 0 · in 1,000 (500/s) · out 990 (495/s) · 2.0 s · lag 5,000 · 10 s left",
-        "taxi: batch 1 · in 1,000 (1,000/s) · out 1,000 (1,000/s) · 1.0 s · lag 0",
-    ]
-
-
 def test_in_a_terminal_the_view_updates_one_line() -> None:
     out = io.StringIO()
     with ProgressView("taxi", console=Console(file=out, width=120, force_terminal=True)) as view:
@@ -132,17 +121,6 @@ def test_requests_below_a_location_exclude_a_location_with_a_longer_name() -> No
     requests = S3Requests.parse("PutObject\tdata\tlake/t\t2\t0\t0\t0\nPutObject\tdata\tlake/t2\t1\t0\t0\t0")
     assert requests.below([location_of("s3a://lake/t/")]).total == 2
     assert requests.below(["lake"]).total == 3
-
-
-def test_the_progress_line_shows_s3_requests_and_an_exceeded_budget() -> None:
-    out = io.StringIO()
-    requests = S3Requests.parse(AFTER)
-    with ProgressView("taxi", console=Console(file=out, width=40)) as view:
-        view.batch(batch(records=10, rows=10, seconds=1.0, lag=0, requests=requests.of_one_batch(7)))
-        view.batch(batch(batch_id=1, records=10, rows=10, seconds=1.0, lag=0, requests=requests.of_one_batch(6)))
-        view.batch(batch(batch_id=2, records=10, rows=10, seconds=1.0, lag=0, requests=requests.of_one_batch(None)))
-    ends = [line.rpartition("lag 0 · ")[2] for line in out.getvalue().splitlines()]
-    assert ends == ["S3 7", "S3 7, budget 6", "S3 7"]
 
 
 def test_offsets_of_a_python_source_may_have_any_partition_names() -> None:

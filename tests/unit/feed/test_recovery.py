@@ -8,7 +8,6 @@ import pytest
 
 from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription
 from lakefeed.errors import CheckpointMismatch, LakefeedError, RecordsLost
-from lakefeed.feed.open import loss_commit
 from lakefeed.feed.recovery import Facts, Start, decide, find_data_loss, starting_offsets
 from lakefeed.ledger.checkpoint import CheckpointState, Note, Owner, checkpoint_state, read_note, require_owner
 from lakefeed.ledger.feed_position import Position
@@ -163,16 +162,6 @@ def test_lost_records_are_given_up_only_with_accept_loss(
     assert (found.reset_checkpoint, found.positions) == (True, {} if resume_at is None else {P0: resume_at})
 
 
-def test_a_topic_that_the_pipeline_no_longer_reads_is_a_loss() -> None:
-    [lost] = find_data_loss({("old", 0): 4}, {"old": "C"}, {"t": topic((0, 9))})
-    assert lost.kind == "unread"
-    both = OffsetRanges((OffsetRange("old", 0, 0, 4), OffsetRange("t", 0, 0, 9)), {"old": "C", "t": "A"})
-    commit = loss_commit("f", both, [lost], {"t": topic((0, 9))}, fence="1 x")
-    assert commit.ranges == OffsetRanges((OffsetRange("t", 0, 9, 9),), {"t": "A"})
-    assert commit.move is not None
-    assert (commit.move.positions, commit.move.left_ids) == ({}, {"old": "C"})
-
-
 def test_a_misspelt_topic_gets_a_hint_with_the_known_name() -> None:
     with pytest.raises(RecordsLost) as refused:
         decide(facts(checkpoint(1, 9), position(9), topics={"t1": None}))
@@ -183,16 +172,6 @@ def test_a_position_at_the_topics_start_or_end_loses_nothing() -> None:
     assert list(find_data_loss({P0: 9}, {"t": "A"}, {"t": topic((9, 9))})) == []
     assert list(find_data_loss({P0: 9}, {}, {"t": topic((0, 20))})) == []
     assert list(find_data_loss({P0: 9}, {}, {"t": cut_off(topic((0, 90)), 9)})) == []
-
-
-def test_the_loss_commit_of_a_recreated_topic_has_both_topic_ids() -> None:
-    before = position(9, 4).ranges
-    now = {"t": topic((0, 3), topic_id="B")}
-    lost = tuple(find_data_loss({P0: 9, P1: 4}, {"t": "A"}, now))
-    commit = loss_commit("f", before, lost, now, fence=None)
-    assert commit.ranges == OffsetRanges((OffsetRange("t", 0, 0, 0),), {"t": "B"})
-    assert commit.move is not None
-    assert (commit.move.positions, commit.move.left_ids) == ({P0: (9, 0)}, {"t": "A"})
 
 
 @pytest.mark.parametrize(

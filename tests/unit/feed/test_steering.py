@@ -90,16 +90,6 @@ def later(*actions: Any, seconds: float = 0.3) -> threading.Thread:
     return thread
 
 
-def test_without_a_request_the_run_continues() -> None:
-    run = Run()
-    assert not run.steering.wait_for_start(sink="iceberg a.b.c")
-    assert not run.steering.interrupts
-    assert run.steering.settle() == "go"
-    run.stop.set()
-    assert run.steering.settle() == "stop"
-    assert run.kinds == []
-
-
 def test_a_paused_run_waits_for_a_resume_and_reports_that_it_is_alive() -> None:
     run = Run()
     run.ask("pause", reason="too many files")
@@ -131,15 +121,6 @@ def test_a_stop_ends_a_paused_run_immediately_and_the_pause_stays_stored() -> No
     assert time.monotonic() - began < 2
     thread.join()
     assert run.store.pause is not None
-
-
-def test_a_change_during_a_pause_applies_after_the_pause() -> None:
-    run = Run()
-    run.ask("pause")
-    thread = later(lambda: run.ask("change", max_records_per_batch=5), lambda: run.ask("resume"))
-    assert run.steering.settle() == "resumed"
-    thread.join()
-    assert run.changes == [{"max_records_per_batch": 5}]
 
 
 def test_a_pause_and_a_resume_in_one_batch_count_as_a_pause() -> None:

@@ -1,10 +1,7 @@
-"""Python and pipeline files in README and docs fit the code: names, arguments, settings."""
+"""Pipeline files in README and docs fit the code, and the code of a page is that of a tested package."""
 
 from __future__ import annotations
 
-import ast
-import importlib
-import inspect
 import re
 from pathlib import Path
 from typing import Any
@@ -53,92 +50,6 @@ FUNCTION = "def {name}(rows, **options):\n    return rows\n"
 
 def blocks(language: str) -> list[Any]:
     return [pytest.param(each.page, each.text, id=str(each)) for each in every_block() if each.language == language]
-
-
-def names_of_the_page(page: Path) -> dict[str, Any]:
-    """Return the names that the page's blocks import from lakefeed; later blocks use names of earlier blocks."""
-    names: dict[str, Any] = {"lf": importlib.import_module("lakefeed")}
-    for block in blocks_of(page):
-        for node in ast.walk(ast.parse(block.text)) if block.language == "python" else ():
-            if isinstance(node, ast.Import):
-                for each in node.names:
-                    if each.name.partition(".")[0] == "lakefeed":
-                        names[each.asname or each.name] = importlib.import_module(each.name)
-            elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "lakefeed":
-                module = importlib.import_module(node.module or "")
-                for each in node.names:
-                    if not hasattr(module, each.name):
-                        importlib.import_module(f"{node.module}.{each.name}")
-                    names[each.asname or each.name] = getattr(module, each.name)
-    return names
-
-
-def found(node: ast.expr, names: dict[str, Any]) -> Any:
-    """Return the object that an expression names, or None if only running the code would show it."""
-    if isinstance(node, ast.Name):
-        return names.get(node.id)
-    if isinstance(node, ast.Attribute):
-        owner = found(node.value, names)
-        if owner is None:
-            return None
-        if not hasattr(owner, node.attr):
-            if any(node.attr in getattr(each, "__annotations__", {}) for each in getattr(owner, "__mro__", ())):
-                return None  # An annotated field of a class, which has no value to return.
-            raise AssertionError(f"line {node.lineno}: {ast.unparse(node)} does not exist")
-        return getattr(owner, node.attr)
-    if isinstance(node, ast.Call):
-        called = found(node.func, names)
-        result = called if inspect.isclass(called) else _result(called)
-        return result if inspect.isclass(result) and result.__module__.startswith("lakefeed") else None
-    return None
-
-
-def _result(called: Any) -> Any:
-    """Return the class that a function returns by its annotation; for ``Self``, the class that has the function."""
-    returns = getattr(called, "__annotations__", {}).get("return")
-    owner = getattr(called, "__self__", None)
-    if returns in ("Self", getattr(owner, "__name__", None)):
-        return owner
-    return getattr(inspect.getmodule(called), returns, None) if isinstance(returns, str) else returns
-
-
-def wrong_in(block: str, names: dict[str, Any]) -> list[str]:
-    wrong = []
-    for node in ast.walk(ast.parse(block)):
-        try:
-            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-                names[node.targets[0].id] = None
-            if isinstance(node, ast.Attribute):
-                found(node, names)
-            if isinstance(node, ast.Call) and (called := found(node.func, names)) is not None:
-                _bind(called, node)
-        except (AssertionError, TypeError) as error:
-            wrong.append(f"{ast.unparse(node)}: {error}")
-    return wrong
-
-
-def _bind(called: Any, node: ast.Call) -> None:
-    if not callable(called):
-        raise TypeError("cannot be called")
-    if isinstance(node.func, ast.Attribute) and inspect.isfunction(called) and "." in called.__qualname__:
-        called = inspect.signature(called).replace(parameters=list(inspect.signature(called).parameters.values())[1:])
-    else:
-        called = inspect.signature(called)
-    called.bind(*node.args, **{each.arg: each.value for each in node.keywords if each.arg})
-
-
-@pytest.mark.parametrize(("page", "block"), blocks("python"))
-def test_names_and_arguments_in_documented_python_exist(page: Path, block: str) -> None:
-    assert wrong_in(block, names_of_the_page(page)) == []
-
-
-def test_wrong_names_and_arguments_in_python_are_found() -> None:
-    names = names_of_the_page(ROOT / "README.md")
-    assert wrong_in("lf.read_topics(spark)", dict(names))
-    assert wrong_in('lf.read_topic(spark, "t", rangs=[])', dict(names))
-    assert wrong_in('lf.Pipeline.from_file("f").run(sparc=spark)', dict(names))
-    assert wrong_in('lf.Pipeline.from_file("f").runs', dict(names))
-    assert wrong_in('lf.Pipeline.from_file("f").run(spark=spark, once=True)', dict(names)) == []
 
 
 @pytest.mark.parametrize(("page", "block"), blocks("yaml"))

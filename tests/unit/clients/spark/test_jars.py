@@ -102,11 +102,6 @@ def test_a_sink_in_a_single_module_needs_no_lock_file(tmp_path: Path, monkeypatc
     assert jars.read_lock() == before
 
 
-def test_a_coordinate_becomes_a_path_in_a_maven_repository() -> None:
-    assert jars.artifact_path("org.example:name_2.13:1.2") == "org/example/name_2.13/1.2/name_2.13-1.2.jar"
-    assert jars.artifact_path(SECOND) == "org/example/deep/second/2.0/second-2.0-all.tar.gz"
-
-
 def test_fetch_downloads_each_file_once(repository: Repository, tmp_path: Path) -> None:
     paths = jars.fetch(["a", "b"])
     assert [path.read_bytes() for path in paths] == [CONTENT[FIRST], CONTENT[SECOND]]
@@ -132,12 +127,6 @@ def test_fetch_prints_one_line_without_a_terminal(repository: Repository, capsys
     assert capsys.readouterr().err == f"fetching 2 jars (0 MB) from {repository.url}\n"
     jars.fetch(["b"])
     assert capsys.readouterr().err == ""
-
-
-def test_a_full_cache_needs_no_network(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
-    paths = jars.fetch(["b"])
-    monkeypatch.setenv("LAKEFEED_MAVEN_REPOSITORY", "http://127.0.0.1:9")
-    assert jars.fetch(["b"]) == paths
 
 
 def test_a_file_that_the_repository_lacks_is_an_error(repository: Repository, tmp_path: Path) -> None:
@@ -167,13 +156,6 @@ def test_a_file_with_a_wrong_hash_is_an_error(repository: Repository, tmp_path: 
     if len(content) == 9000:
         assert f"actual:   {hashlib.sha256(content).hexdigest()}" in str(caught.value)
     assert cached(tmp_path) == []
-
-
-def test_a_file_with_a_wrong_hash_is_not_written_into_the_cache(repository: Repository, tmp_path: Path) -> None:
-    repository.files[f"/{jars.artifact_path(FIRST)}"] = b"x"
-    with pytest.raises(DownloadError, match=FIRST):
-        jars.fetch(["b"])
-    assert set(cached(tmp_path)) <= {"second-2.0-all.tar.gz"}
 
 
 def test_a_download_is_repeated_after_server_errors(repository: Repository) -> None:

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from lakefeed.feed.progress import FinishedBatch, RunningBatch
 from lakefeed.feed.s3_requests import BatchRequests
-from lakefeed.ledger.outcomes import Reason
 from lakefeed.messages.text import json_line, one_line
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.terminal.lines import (
@@ -15,7 +14,6 @@ from lakefeed.monitor.terminal.lines import (
     batch_line,
     heartbeat_line,
     lag_text,
-    reasons_text,
     running_text,
     sparkline,
 )
@@ -106,13 +104,6 @@ def test_sparklines_and_bars_have_the_requested_width(values: list[float], width
 
 
 HOSTILE = "\x1b]0;title\x07\x1b[2J\u202egnp.exe\u202c\r\n<script>" + "A" * 1_000_000
-
-
-def test_hostile_reasons_become_one_short_line() -> None:
-    text = reasons_text([Reason(HOSTILE, 2), Reason("plain", 5)])
-    assert text.startswith("5 times plain · 2 times ")
-    assert len(text) < 400
-    assert text.isprintable()
 
 
 @given(st.text())

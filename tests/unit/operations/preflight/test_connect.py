@@ -2,23 +2,17 @@
 
 import json
 import sqlite3
-import threading
-import time
 from collections.abc import Iterator
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import SecretStr
 
-from lakefeed.clients.iceberg_rest import ask_rest_catalog
-from lakefeed.config.connections import S3, Catalog, Connections
+from lakefeed.config.connections import Catalog, Connections
 from lakefeed.config.models import PipelineConfig
-from lakefeed.config.problem import exit_status
 from lakefeed.config.sources import KafkaSource
-from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
+from lakefeed.errors import ConfigError, ResourceMissing, Unreachable
 from lakefeed.operations.preflight.connect import (
     _catalog,
     _change_events,
@@ -28,7 +22,6 @@ from lakefeed.operations.preflight.connect import (
     _sqlite,
     _subjects,
     _topics,
-    preflight,
 )
 from tests.support.registry_in_a_thread import RegistryInAThread
 
@@ -58,59 +51,6 @@ def test_a_database_server_that_does_not_answer_is_unreachable() -> None:
         _server(Catalog(type="jdbc", uri="jdbc:postgresql://127.0.0.1:1/db", warehouse=WAREHOUSE))
 
 
-class RestCatalog(BaseHTTPRequestHandler):
-    """A REST catalog; the first part of a request's path selects the response."""
-
-    def do_GET(self) -> None:
-        kind = self.path.split("/")[1]
-        status, document = 200, b"<html>"
-        if kind == "catalog":
-            document = json.dumps({"defaults": {}, "overrides": {}}).encode()
-            status = 200 if self.headers["authorization"] == "Bearer t" else 401
-        elif kind.isdigit():
-            status = int(kind)
-        self.send_response(status)
-        self.send_header("content-length", str(len(document)))
-        self.end_headers()
-        self.wfile.write(document)
-
-    def log_message(self, *arguments: object) -> None:
-        pass
-
-
-@pytest.fixture(scope="module")
-def rest() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), RestCatalog)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def test_a_rest_catalog_that_answers_is_accepted(rest: str) -> None:
-    ask_rest_catalog(Catalog(type="rest", uri=f"{rest}/catalog", token=SecretStr("t"), warehouse=WAREHOUSE))
-
-
-@pytest.mark.parametrize(
-    ("path", "error"),
-    [
-        ("catalog", AccessDenied),
-        ("403", AccessDenied),
-        ("503", Unreachable),
-        ("404", ConfigError),
-        ("web", ConfigError),
-    ],
-)
-def test_the_http_status_of_a_rest_catalog_chooses_the_class_of_the_error(
-    rest: str, path: str, error: type[LakefeedError]
-) -> None:
-    with pytest.raises(error) as caught:
-        ask_rest_catalog(Catalog(type="rest", uri=f"{rest}/{path}"))
-    assert type(caught.value) is error
-
-
 def pipeline(**changes: object) -> PipelineConfig:
     document: dict[str, object] = {
         "name": "taxi",
@@ -120,25 +60,6 @@ def pipeline(**changes: object) -> PipelineConfig:
         "checkpoint": "s3a://lake/checkpoints/taxi",
     }
     return PipelineConfig.model_validate({**document, **changes})
-
-
-def test_all_unreachable_servers_are_reported_together() -> None:
-    connections = Connections(
-        s3=S3(endpoint="http://127.0.0.1:1", access_key=SecretStr("a"), secret_key=SecretStr("b")),
-        catalogs={"lake": Catalog(type="rest", uri="http://127.0.0.1:1", warehouse="s3://other/warehouse")},
-    )
-    began = time.monotonic()
-    found = preflight(pipeline(), connections=connections)
-    assert time.monotonic() - began < 20
-    assert [each.key for each in found] == [
-        "source.kafka.bootstrap_servers",
-        "decode.avro.registry",
-        "checkpoint",
-        "catalogs.lake.warehouse",
-        "catalogs.lake.uri",
-    ]
-    assert all(issubclass(each.error, Unreachable) for each in found)
-    assert exit_status(found) == 1
 
 
 def test_a_java_key_store_is_only_a_warning() -> None:
@@ -226,16 +147,3 @@ def test_columns_of_an_avro_schema_that_iceberg_refuses_are_reported(
             "the name _pos is reserved for a metadata column of Iceberg",
             "days(id) cannot partition a column of type LONG",
         ]
-
-
-def test_columns_of_a_json_schema_that_iceberg_refuses_are_warnings(registry: RegistryInAThread) -> None:
-    fields = {name: {"type": "integer"} for name in ("id", "a.b", "_file")}
-    inner = {"type": "object", "properties": {"b": {"type": "string"}}}
-    register(registry, {"type": "object", "properties": {**fields, "a": inner}}, kind="JSON")
-    found = _refused_columns(decoding({"json_schema": {"registry": registry.url}}))
-    assert {each.severity for each in found} == {"warning"}
-    assert [each.what.partition(",")[0] for each in found] == [
-        "the name _file is reserved for a metadata column of Iceberg",
-        "two columns would have the name a.b: Iceberg ignores case and reads a dot as nesting",
-        "days(id) cannot partition a column of type LONG",
-    ]

@@ -62,16 +62,6 @@ def test_merges_in_any_order_give_the_same_schema(versions: list[Json], random: 
 
 
 @QUICK
-@given(chains())
-def test_a_second_merge_changes_nothing(versions: list[Json]) -> None:
-    schema = json.dumps(joined(versions))
-    for each in versions:
-        merge = merge_schemas(schema, json.dumps(each))
-        assert merge.schema is schema
-        assert merge.changes == ()
-
-
-@QUICK
 @given(chains(), st.data())
 def test_the_merged_schema_reads_the_records_of_every_version(versions: list[Json], draw: Any) -> None:
     schema = joined(draw.draw(st.permutations(versions)))
