@@ -5,15 +5,12 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import count as count_of
-from pyspark.sql.functions import sum as sum_of
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tests.support.checkpoint import Checkpoint, counting
+from tests.support.checkpoint import Checkpoint
 from tests.support.stores import Bucket
 
 ROWS = 4
@@ -115,56 +112,6 @@ def test_a_parquet_query_with_compaction_and_purging_loses_no_row_over_many_rest
             assert len(versions) == len(set(versions))
 
 
-def test_a_parquet_batch_puts_three_entries_and_the_data_file(spark: SparkSession, place: Place) -> None:
-    with counting(spark) as counted:
-        run_until(writing(numbers(spark), place.checkpoint, place.table), 20)
-    batches = place.count("checkpoint", "commits")
-    assert batches >= 20
-    # A batch puts four objects: the entries of offsets, commits and the sink's log, and the data file.
-    assert counted.requests["PutObject"] <= 4 * batches + 12
-
-
-def test_a_query_without_files_makes_two_puts_per_batch(spark: SparkSession, place: Place) -> None:
-    start = writing(numbers(spark), place.checkpoint)
-    run_until(start, 0)
-    with settings(spark, minBatchesToRetain=5):
-        with counting(spark) as first:
-            run_until(start, 40)
-        with counting(spark) as second:
-            run_until(start, 240)
-    done = place.count("checkpoint", "offsets")
-    assert second.requests["PutObject"] <= 2 * 210
-    # Leave out deletes: the JVM's counter may include deferred deletes of earlier tests.
-    deletes = {"DeleteObject", "DeleteObjects", "ListObjectVersions"}
-    reads = {name: count for name, count in second.requests.items() if name not in deletes | {"PutObject"}}
-    assert sum(reads.values()) <= 12, reads
-    assert done > 0
-    assert first.requests["PutObject"] >= 2 * 35
-
-
-def test_a_foreach_batch_query_resumes(spark: SparkSession, place: Place, tmp_path: Path) -> None:
-    seen: dict[int, list[int]] = {}
-
-    def keep(batch: DataFrame, batch_id: int) -> None:
-        seen[batch_id] = sorted(row.value for row in batch.collect())
-
-    def start() -> StreamingQuery:
-        return (
-            numbers(spark)
-            .writeStream.foreachBatch(keep)
-            .option("checkpointLocation", place.checkpoint)
-            .trigger(processingTime="0 seconds")
-            .start()
-        )
-
-    with settings(spark, minBatchesToRetain=3):
-        for batch in (3, 5, 9, 14):
-            run_until(start, batch)
-    assert sorted(seen) == list(range(len(seen)))
-    values = [value for batch in sorted(seen) for value in seen[batch]]
-    assert values == list(range(len(values)))
-
-
 @pytest.mark.parametrize("provider", ["HDFSBackedStateStoreProvider", "RocksDBStateStoreProvider"])
 def test_state_survives_restarts(spark: SparkSession, place: Place, provider: str) -> None:
     package = "org.apache.spark.sql.execution.streaming.state"
@@ -184,29 +131,3 @@ def test_state_survives_restarts(spark: SparkSession, place: Place, provider: st
     assert rows == list(range(len(rows)))
     assert len(rows) >= 11
     assert place.count("checkpoint", "state") > 0
-
-
-def test_an_aggregation_resumes(spark: SparkSession, place: Place) -> None:
-    totals: dict[int, tuple[int, int]] = {}
-
-    def keep(batch: DataFrame, batch_id: int) -> None:
-        (row,) = batch.collect()
-        totals[batch_id] = (row["count"], row["total"])
-
-    def start() -> StreamingQuery:
-        return (
-            numbers(spark)
-            .groupBy()
-            .agg(count_of("*").alias("count"), sum_of("value").alias("total"))
-            .writeStream.outputMode("complete")
-            .foreachBatch(keep)
-            .option("checkpointLocation", place.checkpoint)
-            .trigger(processingTime="0 seconds")
-            .start()
-        )
-
-    for batch in (2, 5, 8):
-        run_until(start, batch)
-    for batch_id, (count, total) in totals.items():
-        expected = (batch_id + 1) * ROWS
-        assert (count, total) == (expected, expected * (expected - 1) // 2)

@@ -1,7 +1,6 @@
 """A run is killed or asked to stop at some moment: after the next run, every row is in the table once."""
 
 import os
-import random
 import signal
 import time
 
@@ -36,44 +35,6 @@ def arguments(topic: str, feed: Feed) -> list[str]:
         **feed.path_block,
     }
     return ["run", str(PIPELINE), *(f"--set={key}={value}" for key, value in settings.items())]
-
-
-def assert_every_row_once(feed: Feed) -> None:
-    rows = feed.rows()
-    assert len(rows) == ROWS
-    assert len({row["kafka_key"] for row in rows}) == ROWS
-    assert len({(row["kafka_partition"], row["kafka_offset"]) for row in rows}) == ROWS
-
-
-@pytest.mark.parametrize("path", ["auto", pytest.param("off", marks=pytest.mark.slow)])
-def test_sigkill_in_mid_run_loses_and_doubles_no_row(topic: str, feed: Feed, path: str) -> None:
-    feed.fast_path = feed.fast_path or path
-    run_it = arguments(topic, feed)
-    dice = random.Random(20180208)
-    for attempt in range(2):
-        run = Running([*run_it, "--once"], feed.environment, feed.folder / f"{attempt}.log")
-        run.wait_until_it_says(": batch ", times=dice.randint(1, 3))
-        run.kill()
-    lakefeed(*run_it, "--once", "--output", "json", environment=feed.environment)
-    assert_every_row_once(feed)
-
-
-@pytest.mark.parametrize(
-    "number", [pytest.param(each, marks=pytest.mark.slow) for each in (signal.SIGTERM, signal.SIGINT)]
-)
-def test_a_run_finishes_its_batch_after_a_signal_and_exits_with_status_0(
-    topic: str, feed: Feed, number: signal.Signals
-) -> None:
-    run_it = arguments(topic, feed)
-    run = Running(run_it, feed.environment, feed.folder / "run.log")
-    run.wait_until_it_says(": batch ", times=2)
-    assert run.ask_to_stop(number) == 0, run.said()
-    assert "stopping after the current batch" in run.said()
-    assert "Traceback" not in run.said()
-    landed = len(feed.rows())
-    assert 0 < landed < ROWS
-    lakefeed(*run_it, "--once", environment=feed.environment)
-    assert_every_row_once(feed)
 
 
 @pytest.mark.slow

@@ -77,11 +77,6 @@ def test_check_with_all_servers_reports_no_problem(case: Case) -> None:
     assert result.stdout == f"{case.path}: no mistakes, and its servers, topics and tables can be used\n"
 
 
-@pytest.mark.quick
-def test_check_with_all_servers_reports_no_problem_in_json(case: Case) -> None:
-    assert case.found() == (0, [])
-
-
 def test_matching_topic_pattern_is_accepted(case: Case) -> None:
     pattern = f"source.kafka.topics_pattern={case.topic[:-1]}."
     subject = f"decode.avro.subject={case.topic}-value"

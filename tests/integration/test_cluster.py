@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,12 +19,6 @@ from tests.support.cli import lakefeed
 from tests.support.cluster_feeds import TAXI_ROWS, pretend_version, rows_of, taxi_file
 from tests.support.feed import Feed
 from tests.support.servers.standalone import SECRET, Standalone, standalone
-from tests.support.shop import Shop
-
-SHOP: dict[str, list[dict[str, Any]]] = {
-    "orders": [{"id": number, "total": number / 2} for number in range(50)],
-    "users": [{"name": f"u{number}"} for number in range(3)],
-}
 
 
 @pytest.fixture(scope="module")
@@ -198,25 +191,6 @@ def test_executors_keep_state_and_report_their_requests_and_metrics_to_the_drive
         path.read_text().split(",")[-1] for path in metrics.glob(f"*.FeedMetrics.{feed.name}.records_read_total.csv")
     ]
     assert sorted(float(each) for each in read) == [3, 31]
-    lakefeed("verify", file, environment=environment)
-
-
-@pytest.mark.slow
-def test_each_topic_lands_in_a_separate_table_on_a_cluster(feed: Feed, cluster: Standalone) -> None:
-    shop = Shop(feed)
-    for name, rows in SHOP.items():
-        shop.create(name)
-        shop.send(name, rows)
-    environment = {**feed.environment, "SPARK_AUTHENTICATE_SECRET": SECRET}
-    shop.pipeline()
-    file = feed.folder / "many.yaml"
-    file.write_text(json.dumps({**json.loads(file.read_text()), "spark": on_cluster()}))
-    ran = lakefeed("run", file, "--once", "--master", cluster.master, "--output", "json", environment=environment)
-    summary = json.loads(ran.stdout)
-    assert (summary["records"], len(summary["tables"])) == (53, 2)
-    assert summary["requests"]["calls"]["data"]["PutObject"] >= 2
-    assert sorted(row["id"] for row in shop.rows("orders")) == list(range(50))
-    assert {row["name"] for row in shop.rows("users")} == {"u0", "u1", "u2"}
     lakefeed("verify", file, environment=environment)
 
 

@@ -1,10 +1,6 @@
 """Feeds into tables of format version 3: upserts with history and dead letters, the upgrade of a table, its plan."""
 
-from collections import Counter
-from pathlib import Path
-
 import pytest
-from pyarrow import fs
 from pyspark.sql import SparkSession
 
 from lakefeed.clients.iceberg.reader import open_table
@@ -47,34 +43,6 @@ def test_an_upsert_feed_equals_its_model_after_an_upgrade_to_version_3(lake: Spa
     back = write_pipeline(feed, batch=150, history=history, format_version=2)
     with pytest.raises(ConfigError, match="Iceberg cannot downgrade a table"):
         Pipeline.from_file(back, environment=feed.environment).run(spark=lake, once=True)
-
-
-def bytes_in_the_store(feed: Feed) -> int:
-    """Return the bytes of all the table's files: data, deletes and metadata, including replaced ones."""
-    location = open_table(feed.table, connections=feed.connections).location()
-    found = feed.store().get_file_info(fs.FileSelector(location.partition("://")[2], recursive=True))
-    return sum(each.size for each in found if each.is_file)
-
-
-@pytest.mark.slow
-def test_the_same_changes_make_fewer_requests_and_bytes_than_in_version_2(
-    lake: SparkSession, feed: Feed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    cost: dict[int, tuple[Counter[str], int]] = {}
-    for version, own in ((2, feed), (3, Feed(feed.stack, tmp_path))):
-        own.create_topic(partitions=2)
-        model = Model(keys=4_000, partitions=2)
-        model.send(20_000, topic=own.topic, servers=own.stack.bootstrap_servers)
-        file = write_pipeline(own, batch=1_000, write="merge-on-read", format_version=version)
-        summary = Pipeline.from_file(file, environment=own.environment).run(spark=lake, once=True)
-        assert summary.batches >= 20
-        assert differences(rows_of(own, own.table), model.table()) == []
-        cost[version] = Counter(summary.s3_requests), bytes_in_the_store(own)
-    with capsys.disabled():
-        for version, (requests, size) in cost.items():
-            print(f"\nversion {version}: {requests.total()} requests {dict(requests)}, {size:,} bytes")
-    assert cost[3][0].total() < cost[2][0].total()
-    assert cost[3][1] < cost[2][1]
 
 
 @pytest.mark.slow

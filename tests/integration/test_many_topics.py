@@ -8,10 +8,8 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from lakefeed.cli.main import root
-from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import ConfigError, DriverReplaced, ResourceMissing
 from lakefeed.pipeline import Pipeline, RunSummary
-from lakefeed_local.stack import Endpoints
 from lakefeed_repair.rewind import plan_rewind, rewind
 from tests.support.background import Background, running
 from tests.support.feed import Feed, until
@@ -205,25 +203,6 @@ def test_a_table_of_rows_is_refused_for_dead_letters_and_the_reverse(lake: Spark
         "letters", sink={"iceberg": {"table": f"lake.{feed.name}.more"}}, dead_letters={"table": feed.table}
     )
     assert "is a table of dead letters" in refused("rows", sink={"iceberg": {"table": dead}})
-
-
-def test_a_recreated_topic_stops_only_its_table_until_the_loss_is_accepted(
-    lake: SparkSession, shop: Shop, stack: Endpoints
-) -> None:
-    for name in ("orders", "users"):
-        shop.create(name)
-        shop.send(name, [{"id": 1, "total": 1.0} if name == "orders" else {"name": "u"}])
-    shop.pipeline().run(spark=lake, once=True)
-    Topics(stack.bootstrap_servers).delete(shop.topic("orders"))
-    shop.create("orders")
-    shop.send("orders", [{"id": 2, "total": 2.0}])
-    shop.send("users", [{"name": "v"}])
-    refused = shop.pipeline().run(spark=lake, once=True)
-    assert "recreated" in failures(refused)[shop.topic("orders")]
-    assert len(shop.rows("users")) == 2
-    accepted = shop.pipeline().run(spark=lake, once=True, accept_loss=True)
-    assert failures(accepted) == {}
-    assert sorted(row["id"] for row in shop.rows("orders")) == [1, 2]
 
 
 CHANGES = [

@@ -2,8 +2,6 @@
 
 import json
 import time
-from collections.abc import Mapping
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -92,18 +90,6 @@ def test_lag_agrees_with_the_broker_while_nothing_runs(lake: SparkSession, feed:
         assert abs(lag.seconds - (time.time() - sent_at)) < 5
 
 
-def test_the_lag_of_a_feed_that_has_not_begun_is_its_whole_topic(feed: Feed) -> None:
-    feed.create_topic(partitions=2)
-    feed.send(records(20))
-    pipeline = feed.pipeline(decode=JSON_ROWS)
-    lag = lag_of(pipeline)
-    assert (lag.records, lag.is_known) == (20, False)
-    latest = feed.pipeline(source=feed.source(start="latest"), decode=JSON_ROWS)
-    assert lag_of(latest).records is None
-    status = look(pipeline)
-    assert (status.state, status.is_well) == ("unknown", False)
-
-
 def test_the_lag_of_any_group_is_computed_from_its_committed_offsets(feed: Feed) -> None:
     """The group has a record of 1 MB at its position, and no committed offset in the second partition."""
     feed.create_topic(partitions=2)
@@ -153,38 +139,6 @@ def test_the_first_remaining_record_gives_the_lag_in_seconds_after_retention(fee
     [part] = group_lag(cluster, feed.name, topics=[feed.topic]).partitions
     assert (part.committed, part.end, part.lag) == (2, 10, 8)
     assert part.seconds is not None
-
-
-def test_a_recent_commit_in_the_ledger_shows_a_feed_as_probably_running(lake: SparkSession, feed: Feed) -> None:
-    feed.create_topic(partitions=1)
-    feed.send(records(10))
-    pipeline = feed.pipeline(decode=JSON_ROWS)
-    with running(pipeline, lake) as run:
-        monitor = run.monitor
-        until(lambda: len(run.batches) == 1)
-        feed.send(records(10, first=10))
-        until(lambda: len(run.batches) == 2)
-        until(lambda: monitor.snapshot().state == "waiting")
-        status = look(pipeline)
-    assert (status.state, status.is_well) == ("probably running", True)
-    assert status.fence == monitor.snapshot().fence
-    assert status.lag is not None
-    assert status.lag.records == 0
-    assert status.rate is not None
-    assert status.last_commit_at is not None
-    assert abs(status.last_commit_at - (monitor.snapshot().last_commit_at or 0)) < 10
-    document: Mapping[str, Any] = json.loads(json.dumps(status.as_dict()))
-    assert (document["feed"], document["last_batch"], document["progress"]) == (feed.name, 1, None)
-
-
-def test_a_run_without_new_records_shows_its_lag(lake: SparkSession, feed: Feed) -> None:
-    feed.create_topic(partitions=2)
-    feed.send(records(10))
-    pipeline = feed.pipeline(decode=JSON_ROWS)
-    pipeline.run(spark=lake, once=True)
-    with running(pipeline, lake) as run:
-        until(lambda: run.monitor.snapshot().lag == 0)
-    assert run.batches == []
 
 
 def test_a_long_batch_shows_its_tasks_and_records(lake: SparkSession, feed: Feed) -> None:
@@ -260,16 +214,6 @@ def test_each_of_several_sinks_has_its_own_figures(lake: SparkSession, feed: Fee
     assert sum(parts) <= batch.phases["write"]
     assert 0 < batch.phases["commit copy"] <= batch.phases["write copy"]
     assert 0 < batch.phases["commit"] <= batch.phases["write sink"]
-
-
-def test_the_status_shows_an_unknown_lag_for_a_recreated_topic(lake: SparkSession, feed: Feed) -> None:
-    feed.create_topic(partitions=1)
-    feed.send(records(10))
-    pipeline = feed.pipeline(decode=JSON_ROWS)
-    pipeline.run(spark=lake, once=True)
-    feed.recreate_topic()
-    feed.send(records(25))
-    assert lag_of(pipeline).records is None
 
 
 def test_the_progress_of_a_query_with_state_shows_the_state(lake: SparkSession, feed: Feed) -> None:

@@ -10,12 +10,11 @@ from pyspark.sql import SparkSession
 
 from lakefeed.cli.plan import plan as command
 from lakefeed.clients.kafka.topics import Topics
-from lakefeed.errors import CheckpointMismatch, RecordsLost
+from lakefeed.errors import CheckpointMismatch
 from lakefeed.feed.s3_requests import S3Requests
 from lakefeed.ledger.snapshots import ancestors, commits_of
 from lakefeed.pipeline import Pipeline
 from lakefeed_local.stack import Endpoints
-from lakefeed_repair.rewind import plan_rewind, rewind
 from tests.support.blocks import ROOT, blocks_of
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed
@@ -122,37 +121,6 @@ def test_the_statements_of_a_plan_are_those_that_the_run_executes(planned: Plann
     assert planned.plan(changed).statements == ()
 
 
-@pytest.mark.slow
-def test_a_plan_foresees_a_lost_checkpoint_a_rewind_and_a_repeated_batch(planned: Planned) -> None:
-    planned.send(4, 4, 4)
-    pipeline = planned.pipeline(
-        decode={"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}, "metadata": ["partition", "offset"]}
-    )
-    planned.run(pipeline)
-    # Simulate a crash between the table's commit and the checkpoint's, after which the batch is repeated.
-    planned.feed.forget("commits/0")
-    planned.send(1, 0, 0)
-    replayed = planned.plan(pipeline)
-    assert replayed.again is not None
-    assert (replayed.again.is_landed, replayed.again.batch_id, replayed.batch_id) == (True, 0, 1)
-    assert [each.first for each in replayed.partitions] == [1, 0, 0]
-
-    planned.feed.forget()
-    lost = planned.plan(pipeline)
-    assert lost.start == "the checkpoint is empty; resumes at the table's position, with a new checkpoint"
-    assert (lost.again, lost.batch_id) == (None, 0)
-    planned.run(pipeline)
-    assert planned.notes == [lost.start]
-    assert planned.commits()[-1] == lost.first_ranges
-
-    rewind(pipeline, plan_rewind(pipeline, f"{planned.feed.topic}:1:1", delete_rows=True), spark=planned.lake)
-    moved = planned.plan(pipeline)
-    assert [(each.start, each.end) for each in moved.partitions] == [(5, 5), (1, 4), (4, 4)]
-    planned.run(pipeline)
-    assert planned.notes == [moved.start]
-    assert planned.commits()[-1] == moved.first_ranges
-
-
 def test_a_plan_reports_a_refused_start_with_the_exit_status(planned: Planned) -> None:
     planned.send(4, 4, 4)
     pipeline = planned.pipeline()
@@ -177,30 +145,6 @@ def test_a_plan_reports_a_refused_start_with_the_exit_status(planned: Planned) -
     foreign = planned.plan(other)
     assert foreign.refusal is not None
     assert f"sink: iceberg {planned.feed.table} → iceberg {planned.feed.table}_2" in foreign.refusal.what
-
-
-@pytest.mark.slow
-def test_a_plan_refuses_a_recreated_topic_and_letters_ahead_of_the_table(planned: Planned) -> None:
-    letters = {"table": f"lake.{planned.feed.name}.letters"}
-    planned.send(4, 4, 4)
-    planned.feed.send([b"no avro"], partition=0)
-    pipeline = planned.pipeline(dead_letters=letters)
-    planned.run(pipeline)
-    planned.lake.sql(f"DROP TABLE {planned.feed.table}")
-    planned.feed.forget()
-    ahead = planned.plan(pipeline)
-    assert ahead.refusal is not None
-    assert "are ahead of its rows" in ahead.refusal.what
-    with pytest.raises(CheckpointMismatch, match="are ahead of its rows"):
-        planned.run(pipeline)
-    planned.lake.sql(f"DROP TABLE lake.{planned.feed.name}.letters")
-    planned.feed.forget()
-    planned.run(pipeline)
-    Topics(planned.feed.stack.bootstrap_servers).delete(planned.feed.topic)
-    planned.feed.create_topic()
-    again = planned.plan(pipeline)
-    assert isinstance(again.refusal, RecordsLost)
-    assert "--accept-loss" in (again.refusal.hint or "")
 
 
 @pytest.mark.slow

@@ -161,3 +161,30 @@ def test_tokens_are_renewed_while_a_feed_runs(
         assert servers.registry_proxy.refused == refused
     finally:
         assert feed.ask_to_stop(signal.SIGTERM) == 0, feed.said()
+
+
+@pytest.fixture(scope="module")
+def asking(
+    stack: Endpoints, postgres: PostgreSQL, search: SearchServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Secured]:
+    folder = tmp_path_factory.mktemp("asking")
+    with secured(folder, stack=stack, postgres=postgres, search=search, mutual=True) as running:
+        yield running
+
+
+@pytest.mark.slow
+def test_a_feed_runs_with_its_own_client_certificate(asking: Secured) -> None:
+    own = asking.authority.sign("the-feed")
+    files = {"LAKEFEED_CLIENT_CERTIFICATE": str(own.certificate), "LAKEFEED_CLIENT_KEY": str(own.key)}
+    land(asking, with_certificate(own), environment=files)
+
+
+@pytest.mark.slow
+def test_each_servers_error_names_a_missing_or_untrusted_client_certificate(asking: Secured) -> None:
+    stranger = asking.stranger.sign("a-stranger")
+    for change in (lambda pipeline: None, with_certificate(stranger)):
+        found = problems(asking, change)
+        assert found.keys() == EACH_SERVER
+        for key, text in found.items():
+            assert "requests a client certificate" in text, (key, text)
+            assert "tls.certificate" in text, (key, text)

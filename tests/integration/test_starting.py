@@ -52,12 +52,6 @@ def test_a_feed_begins_at_the_first_records_since_a_time(lake: SparkSession, fee
     assert run(feed, lake, now.isoformat()) == 1
 
 
-def test_a_feed_begins_with_the_records_of_the_last_hours(lake: SparkSession, feed: Feed) -> None:
-    feed.create_topic(partitions=1)
-    feed.send_ids(range(4), partition=0)
-    assert run(feed, lake, "last 24 hours") == 4
-
-
 def test_a_feed_begins_at_the_offsets_of_a_consumer_group(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=2)
     feed.send_ids(range(10), partition=0)

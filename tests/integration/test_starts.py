@@ -82,19 +82,6 @@ def test_a_batch_without_records_does_not_count_as_a_move(started: Started) -> N
     assert started.notes == []
 
 
-def first_of_each(*columns: str) -> dict[str, Any]:
-    watermark = {"column": "at", "delay": "1 minute"}
-    return {"transform": {"steps": {"once": {"deduplicate": list(columns)}}, "watermark": watermark}}
-
-
-def test_a_transform_that_adds_state_to_a_feed_is_refused(started: Started) -> None:
-    started.send(1, 2)
-    plain = {"transform": {"sql": f"SELECT id, at FROM {started.feed.name}"}}
-    assert started.run(**plain) == 2
-    with pytest.raises(CheckpointMismatch, match="keeps state now, but a query without state has filled its table"):
-        started.run(**first_of_each("id"))
-
-
 def test_a_python_sink_with_a_ledger_lands_each_batch_once(started: Started, tmp_path: Path) -> None:
     Path(started.feed.folder, f"kept_{started.feed.name}.py").write_text(KEPT)
     file = tmp_path / "ranges.json"

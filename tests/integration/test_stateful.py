@@ -82,35 +82,6 @@ def test_windows_land_when_the_watermark_has_passed_them(feed: Feed, lake: Spark
     assert verification.records == 9
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("window", "closed"),
-    [
-        # The expected windows: the minutes at which each begins and ends, and its number of hits.
-        ("window(hittime, '10 minutes')", {(0, 10): 3, (10, 20): 2, (30, 40): 3}),
-        ("session_window(hittime, '5 minutes')", {(0, 11): 3, (15, 22): 2, (30, 38): 3}),
-    ],
-    ids=["tumbling", "session"],
-)
-def test_tumbling_and_session_windows_continue_over_batches(
-    feed: Feed, lake: SparkSession, window: str, closed: dict[tuple[int, int], int]
-) -> None:
-    kind = window.partition("(")[0]
-    sql = f"SELECT {kind}.start AS begins, {kind}.end AS ends, count(*) AS hits FROM {feed.name} GROUP BY {window}, zip"
-    pipeline = feed.pipeline(decode=DECODE, transform={"sql": sql, "watermark": LATE})
-    # The second batch continues a window of the first one, and has one hit that is too late.
-    for minutes in ((0, 4, 6, 15, 17, 30), (33, 32, 1, 70), ()):
-        feed.send(hits(*minutes), partition=0)
-        pipeline.run(spark=lake, once=True)
-
-    def after_noon(at: datetime) -> int:
-        return int((at - START) / timedelta(minutes=1))
-
-    found = [((after_noon(each["begins"]), after_noon(each["ends"])), each["hits"]) for each in feed.rows()]
-    assert sorted(found) == sorted(closed.items())
-    assert pipeline.verify().faults == ()
-
-
 def test_dead_letters_are_counted_if_rows_are_groups(feed: Feed, lake: SparkSession) -> None:
     pipeline = feed.pipeline(**settings(feed), dead_letters={"table": f"lake.{feed.name}.letters"})
     feed.send([*hits(0, 1), b"no json", *hits(45)], partition=0)
@@ -119,17 +90,6 @@ def test_dead_letters_are_counted_if_rows_are_groups(feed: Feed, lake: SparkSess
     assert counts(feed) == expected([0, 1], closed_by=35)
     assert [each["offset"] for each in feed.rows(f"lake.{feed.name}.letters")] == [2]
     assert pipeline.verify().faults == ()
-
-
-def test_a_feed_with_state_is_refused_without_its_checkpoint(feed: Feed, lake: SparkSession) -> None:
-    pipeline = feed.pipeline(**settings(feed))
-    feed.send(hits(0, 30), partition=0)
-    pipeline.run(spark=lake, once=True)
-    before = counts(feed)
-    elsewhere = feed.pipeline(**settings(feed), checkpoint=f"{feed.checkpoint}-2")
-    with pytest.raises(CheckpointMismatch, match="is lost: the checkpoint is empty"):
-        elsewhere.run(spark=lake, once=True)
-    assert counts(feed) == before
 
 
 def test_state_that_differs_from_the_checkpoints_is_refused_with_the_difference(feed: Feed, lake: SparkSession) -> None:
@@ -257,47 +217,4 @@ def test_a_changed_schema_restarts_the_query(feed: Feed, lake: SparkSession) -> 
     pipeline.run(spark=lake, stop=stop, on_batch=on_batch, on_note=message.append)
     assert any("the query restarts to read the new schema" in each for each in message)
     assert {each["zone"]: each["trips"] for each in feed.rows()} == {"a": 2, "b": 1}
-    assert pipeline.verify().faults == ()
-
-
-RECOMPUTED = """
-WITH hits AS (SELECT partition, offset, from_json(CAST(value AS STRING), 'zip STRING, hittime TIMESTAMP') AS hit
-              FROM {records}),
-     placed AS (SELECT b.batch, h.hit.zip, h.hit.hittime FROM hits h JOIN {batches} b
-                ON h.partition = b.partition AND h.offset >= b.start AND h.offset < b.end),
-     newest AS (SELECT batch, max(hittime) AS newest FROM placed GROUP BY batch),
-     late AS (SELECT b.batch, max(n.newest) - INTERVAL 10 MINUTES AS late
-              FROM newest b LEFT JOIN newest n ON n.batch <= b.batch - 2 GROUP BY b.batch),
-     windows AS (SELECT batch, zip, window(hittime, '10 minutes', '5 minutes', '2 minutes') AS window FROM placed)
-SELECT window.start AS begins, zip, count(*) AS hits, max(late) AS late FROM windows JOIN late USING (batch)
-WHERE (late IS NULL OR window.end > late)
-  AND window.end <= (SELECT max(newest) - INTERVAL 10 MINUTES FROM newest) GROUP BY window, zip
-"""
-
-
-@pytest.mark.slow
-def test_windows_of_a_million_hits_equal_the_recomputed_windows(feed: Feed, lake: SparkSession) -> None:
-    brokers = feed.stack.bootstrap_servers
-    # There is a hit every hundredth of a second, up to half an hour out of order, so that many hits are too late.
-    lake.sql(
-        "SELECT CAST(id AS STRING) AS key, to_json(named_struct('zip', CAST(id % 20 AS STRING), 'hittime', "
-        "timestamp_millis(1704110400000 + id * 10 - CAST(pow(rand(7), 6) * 1800000 AS BIGINT)))) AS value "
-        "FROM range(1000000)"
-    ).coalesce(1).write.format("kafka").option("kafka.bootstrap.servers", brokers).option("topic", feed.topic).save()
-    pipeline = feed.pipeline(**settings(feed, source=feed.source(max_records_per_batch=100_000)))
-    assert pipeline.run(spark=lake, once=True).records == 1_000_000
-    landed = [
-        (commit.batch_id, each.partition, each.start, each.end)
-        for commit in pipeline.feed.ledger_table(lake).commits()
-        for each in commit.ranges.ranges
-        if each.topic == feed.topic and each.records
-    ]
-    names = {"records": f"records_{feed.name}", "batches": f"batches_{feed.name}"}
-    batches = "batch BIGINT, partition INT, start BIGINT, end BIGINT"
-    lake.createDataFrame(landed, batches).createOrReplaceTempView(names["batches"])
-    reader = lake.read.format("kafka").option("kafka.bootstrap.servers", brokers).option("subscribe", feed.topic)
-    reader.load().createOrReplaceTempView(names["records"])
-    recomputed = lake.sql(RECOMPUTED.format(**names)).collect()
-    assert counts(feed) == {(each.begins.astimezone(UTC), each.zip): each.hits for each in recomputed}
-    assert sum(each.hits for each in recomputed) < 1_990_000
     assert pipeline.verify().faults == ()

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from lakefeed.errors import ConfigError, LakefeedError
-from tests.support.deaths import dying
+from lakefeed.errors import ConfigError
 from tests.support.feed import Feed
 
 START = datetime(2024, 1, 1, 12, 0, tzinfo=UTC)
@@ -70,45 +69,6 @@ def test_joined_pairs_land_and_each_record_is_counted_once(joined: Feed, lake: S
     found = job.verify()
     assert found.faults == ()
     assert found.records == 4
-
-
-@pytest.mark.slow
-def test_clicks_and_orders_are_joined_over_several_batches_and_a_crash(
-    joined: Feed, lake: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    feed = joined
-    job = feed.pipeline(**settings(feed, OUTER))
-    send(feed, 0, (1, 0), (2, 1), (3, 2))
-    send(feed, 1, (1, 30))
-    job.run(spark=lake, once=True)
-    assert landed(feed) == [(1, 10)]
-
-    # The order of click 2 comes in a later batch, but in time. Click 3 has no order: it lands alone when the watermark
-    # allows no order any more.
-    send(feed, 1, (2, 50))
-    with monkeypatch.context() as crash:
-        dying(crash)
-        with pytest.raises(LakefeedError):
-            job.run(spark=lake, once=True)
-    send(feed, 0, (4, 180), (5, 300))
-    send(feed, 1, (4, 190), (5, 310))
-    job.run(spark=lake, once=True)
-    # The click and the order with id 6 are hours before the watermark, so neither of them lands.
-    send(feed, 0, (6, 3))
-    send(feed, 1, (6, 4))
-    job.run(spark=lake, once=True)
-    assert landed(feed) == [(1, 10), (2, 20), (3, None), (4, 40), (5, 50)]
-    found = job.verify()
-    assert found.faults == ()
-    assert found.records == 11
-
-    # A batch run lands the same pairs, and in addition the pair of the late events.
-    again = Feed(feed.stack, feed.folder)
-    batch = settings(feed, OUTER)
-    batch["sink"] = {"iceberg": {"table": again.table}}
-    batch["name"] = again.name
-    again.pipeline(**batch).run_batch(spark=lake)
-    assert [each for each in landed(again) if each[0] != 6] == landed(feed)
 
 
 @pytest.mark.slow

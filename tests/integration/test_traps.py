@@ -73,19 +73,6 @@ def files(lake: SparkSession, feed: Feed) -> Case:
     return Case(lake, feed, parquet=True)
 
 
-def test_a_checkpoint_rolled_back_by_one_batch_doubles_no_row(case: Case) -> None:
-    case.land((0, 5), (5, 9))
-    case.feed.forget("commits/1")
-    case.feed.forget("offsets/1")
-    case.send(range(9, 12))
-    case.run()
-    assert case.ids() == list(range(12))
-    assert case.notes == [
-        "the checkpoint is older than the table; resumes at the table's position, with a new checkpoint"
-    ]
-    assert case.verified() == ([], [])
-
-
 @pytest.mark.parametrize(
     "gone",
     ["", "metadata", pytest.param("offsets", marks=pytest.mark.slow), pytest.param("commits", marks=pytest.mark.slow)],
@@ -99,16 +86,6 @@ def test_a_feed_survives_a_deleted_checkpoint_or_a_deleted_part(case: Case, gone
     assert len(case.notes) == 1
     assert "resumes at the table's position" in case.notes[0]
     assert case.verified() == ([], [])
-
-
-@pytest.mark.quick
-def test_a_batch_without_an_entry_in_the_commits_log_lands_once(case: Case) -> None:
-    case.land((0, 5), (5, 9))
-    case.feed.forget("commits/1")
-    case.send(range(9, 12))
-    case.run()
-    assert case.ids() == list(range(12))
-    assert case.notes == []
 
 
 @pytest.mark.parametrize(
@@ -177,23 +154,6 @@ def test_a_planned_batch_whose_records_retention_removed_is_refused(case: Case) 
         case.run()
     case.run(accept_loss=True)
     assert case.ids() == [*range(5), *range(7, 9)]
-
-
-def test_partitions_added_between_runs_are_read(case: Case) -> None:
-    case.feed.create_topic(partitions=3)
-    case.send(range(5), partition=1)
-    case.run()
-    admin = AdminClient({"bootstrap.servers": case.feed.stack.bootstrap_servers})
-    [done] = admin.create_partitions([NewPartitions(case.feed.topic, 12)]).values()
-    done.result()
-    case.send(range(5, 8), partition=11)
-    case.run()
-    assert case.ids() == list(range(8))
-    case.feed.forget()
-    case.send(range(8, 10), partition=7)
-    case.run()
-    assert case.ids() == list(range(10))
-    assert case.verified() == ([], [])
 
 
 def test_partitions_added_in_mid_batch_are_read(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,40 +272,4 @@ def test_a_parquet_feed_is_refused_without_its_checkpoint_but_not_without_its_me
         assert files.ids() == list(range(8))
         return
     with pytest.raises(CheckpointMismatch, match="the checkpoint is empty: the checkpoint was lost or rolled back"):
-        files.run()
-
-
-def test_a_parquet_feed_with_a_rolled_back_checkpoint_is_refused(files: Case) -> None:
-    files.land((0, 5), (5, 9))
-    files.feed.forget("commits/1")
-    files.feed.forget("offsets/1")
-    files.send(range(9, 12))
-    with pytest.raises(CheckpointMismatch, match="ends at batch 1, and the checkpoint is at batch 0"):
-        files.run()
-
-
-def test_a_parquet_feed_whose_files_were_removed_is_refused(files: Case) -> None:
-    files.land((0, 5))
-    jvm: Any = files.lake._jvm
-    path = jvm.org.apache.hadoop.fs.Path(f"{files.path}/_spark_metadata")
-    assert path.getFileSystem(files.lake._jsc.hadoopConfiguration()).delete(path, True)
-    with pytest.raises(CheckpointMismatch, match="is empty, and the checkpoint has committed batch 0"):
-        files.run()
-
-
-def test_a_parquet_feed_whose_topic_was_recreated_is_refused(files: Case) -> None:
-    files.land((0, 5))
-    files.feed.recreate_topic()
-    files.send(range(1000, 1009))
-    with pytest.raises(RecordsLost, match="recreated") as refused:
-        files.run(accept_loss=True)
-    assert "another path" in str(refused.value)
-    assert files.ids() == list(range(5))
-
-
-def test_a_parquet_feed_whose_topic_lost_records_is_refused(files: Case) -> None:
-    files.land((0, 5))
-    files.send(range(5, 9))
-    files.feed.remove_records(7)
-    with pytest.raises(RecordsLost, match="2 offsets were removed"):
         files.run()

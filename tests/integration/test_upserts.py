@@ -13,12 +13,9 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from pyspark.sql import SparkSession
 
 from lakefeed.clients.iceberg.reader import open_table
-from lakefeed.pipeline import Pipeline
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter
 from lakefeed_repair.replay import replay
 from tests.support.blocks import ROOT, blocks_of
-from tests.support.changes import Model, differences, forget_the_last_batch, rows_of, write_pipeline
-from tests.support.cli import Running
 from tests.support.feed import Feed
 
 Row = dict[str, Any]
@@ -144,28 +141,6 @@ def test_the_postgres_example_of_upserts_md_lands_partitioned_by_day(lake: Spark
     assert {row["paid_at"].microsecond for row in rows} == {6}
     table = open_table(feed.table, connections=feed.connections)
     assert [str(each.transform) for each in table.spec().fields] == ["day"]
-
-
-@pytest.mark.slow
-def test_the_table_equals_a_model_after_a_kill_and_a_repeated_batch(lake: SparkSession, feed: Feed) -> None:
-    feed.create_topic(partitions=3)
-    model = Model(keys=500, partitions=3)
-    model.send(3_000, topic=feed.topic, servers=feed.stack.bootstrap_servers)
-    history = f"{feed.table}_history"
-    file = write_pipeline(feed, batch=1_500, history=history)
-    killed = Running(["run", file, "--once"], feed.environment, feed.folder / "killed.log")
-    killed.wait_until_it_says(": batch ", times=1, timeout=900)
-    killed.kill()
-    forget_the_last_batch(feed)
-    pipeline = Pipeline.from_file(file, environment=feed.environment)
-    pipeline.run(spark=lake, once=True)
-    assert differences(rows_of(feed, feed.table), model.table()) == []
-    assert differences(rows_of(feed, history), model.history()) == []
-    proof = pipeline.verify(deep=True)
-    assert proof.faults == ()
-    assert proof.upserts is not None
-    assert proof.upserts.changes == proof.records == 3_000
-    assert proof.upserts.inserted - proof.upserts.deleted == len(model.rows)
 
 
 @pytest.mark.slow

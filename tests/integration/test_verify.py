@@ -136,34 +136,6 @@ def test_offsets_without_a_record_are_distinguished_from_lost_records(lake: Spar
     assert done.offsets - done.records in (5, 6)
 
 
-def test_expired_snapshots_are_reported_and_the_remaining_ones_verified(lake: SparkSession, feed: Feed) -> None:
-    feed.create_topic(partitions=1)
-    pipeline = feed.pipeline(decode=DECODE)
-    for start in (0, 10, 20):
-        feed.send(feed.avro(trips(start, start + 10)))
-        pipeline.run(spark=lake, once=True)
-    name = feed.table.removeprefix("lake.")
-    lake.sql(
-        f"CALL lake.system.expire_snapshots(table => '{name}', older_than => TIMESTAMP '2999-01-01', retain_last => 2)"
-    ).collect()
-    done = checked(pipeline)
-    assert kinds(done) == ([], ["before", "expired"])
-    assert (done.whole, done.first_batch, done.last_batch, done.commits) == (False, 1, 2, 2)
-
-
-def test_recreated_topic_is_reported(lake: SparkSession, feed: Feed) -> None:
-    feed.create_topic(partitions=1)
-    feed.send(feed.avro(trips(0, 10)))
-    pipeline = feed.pipeline(decode=DECODE)
-    pipeline.run(spark=lake, once=True)
-    topics = Topics(feed.stack.bootstrap_servers)
-    topics.delete(feed.topic)
-    assert kinds(checked(pipeline)) == ([], ["topic-missing"])
-    topics.create(feed.topic, partitions=1)
-    feed.send(feed.avro(trips(0, 20)))
-    assert kinds(checked(pipeline)) == (["topic-recreated"], [])
-
-
 def test_unverifiable_feed_is_refused(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     with pytest.raises(ResourceMissing, match="there is no table"):
@@ -224,23 +196,3 @@ def test_a_missing_or_truncated_file_is_a_fault_with_the_files_name(lake: SparkS
         with table.io.new_output(path).create(overwrite=True) as file:
             file.write(content)
     assert checked(pipeline).faults == ()
-
-
-def test_a_feed_resumes_after_pyiceberg_has_expired_its_snapshots(lake: SparkSession, feed: Feed) -> None:
-    feed.create_topic(partitions=1)
-    pipeline = feed.pipeline(decode=DECODE)
-    feed.send(feed.avro(trips(0, 20)))
-    pipeline.run(spark=lake, once=True)
-    table = open_table(feed.table, connections=pipeline.connections)
-    table.append(table.scan(limit=1).to_arrow())
-    table.refresh()
-    old = [each.snapshot_id for each in table.metadata.snapshots][:-1]
-    table.maintenance.expire_snapshots().by_ids(old).commit()
-    table.refresh()
-    [left] = table.metadata.snapshots
-    assert left.parent_snapshot_id is None
-    feed.send(feed.avro(trips(20, 30)))
-    assert pipeline.run(spark=lake, once=True).rows == 10
-    done = checked(pipeline, deep=False)
-    assert kinds(done) == ([], ["expired", "others"])
-    assert (done.rows, done.whole) == (30, False)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
@@ -146,15 +144,3 @@ def counting(spark: SparkSession) -> Iterator[Counted]:
 def java_class(error: Py4JJavaError) -> str:
     """Return the class of the Java exception behind an error."""
     return str(error.java_exception.getClass().getName())
-
-
-def rows_of_log(bucket: Bucket, table: str, folder: Path) -> list[int]:
-    """Return the values in all files that the sink's log lists, sorted; read them without Spark."""
-    lines: list[str] = []
-    for key in bucket.keys(f"{table}/_spark_metadata/"):
-        lines += bucket.request("GET", key).decode().splitlines()[1:]
-    values: list[int] = []
-    for path in {json.loads(line)["path"] for line in lines}:
-        (folder / "one.parquet").write_bytes(bucket.request("GET", path.removeprefix(bucket.url() + "/")))
-        values += pq.read_table(folder / "one.parquet")["value"].to_pylist()
-    return sorted(values)

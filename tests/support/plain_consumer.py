@@ -1,25 +1,14 @@
-"""A group's consumer that appends records to an Iceberg table, and commits its offsets afterwards.
-
-The consumer runs in the test's process, step by step; or as ``python -m tests.support.plain_consumer``, which reads
-the fields of ``PlainConsumer`` as a JSON line from stdin and runs until it is killed. The environment has the servers.
-"""
+"""A group's consumer that appends records to an Iceberg table step by step, and commits its offsets afterwards."""
 
 import json
-import os
-import subprocess
-import sys
 import time
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.config.connections import Connections
-from tests.support import plain_process
 
 COLUMNS = "id BIGINT, part INT, at BIGINT"
 
@@ -67,20 +56,3 @@ class PlainConsumer:
     def commit(self, consumer: Consumer, offsets: dict[int, int]) -> None:
         positions = [TopicPartition(self.topic, number, at) for number, at in offsets.items()]
         consumer.commit(offsets=positions, asynchronous=False)
-
-    def running(self, environment: Mapping[str, str], log: Path) -> AbstractContextManager[subprocess.Popen[bytes]]:
-        """Run the consumer as a process, which is killed when the block ends."""
-        return plain_process.running("tests.support.plain_consumer", asdict(self), environment, log)
-
-
-def main() -> None:
-    """Append and commit until the process is killed."""
-    plain = PlainConsumer(**json.loads(sys.stdin.readline()))
-    connections, consumer = Connections.from_environment(dict(os.environ)), plain.open()
-    while True:
-        if offsets := plain.write(consumer, connections, records=30, seconds=0.5):
-            plain.commit(consumer, offsets)
-
-
-if __name__ == "__main__":
-    main()

@@ -51,6 +51,15 @@ class Driver:
         error: str | None = json.loads(self.hear())["error"]
         return error
 
+    def children(self) -> list[int]:
+        """Return the process ids of the driver's JVM and of all other processes below the driver."""
+
+        def below(pid: int) -> list[int]:
+            found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+            return [each for child in map(int, found) for each in (child, *below(child))]
+
+        return below(self.process.pid)
+
 
 @contextmanager
 def driver(module: str, *, environment: Mapping[str, str], log: Path) -> Iterator[Driver]:

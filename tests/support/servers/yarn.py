@@ -24,7 +24,6 @@ from tests.support.servers.process import wait_for
 
 SERVER = "org.apache.hadoop.yarn.server"
 SPARK_JARS = Path(pyspark.__file__).parent / "jars"
-EXECUTOR = "YarnCoarseGrainedExecutorBackend"
 # The memory of the largest container.
 MEMORY_MB = 4096
 LOGGING = """
