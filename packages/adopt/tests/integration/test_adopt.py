@@ -10,16 +10,14 @@ import pytest
 from confluent_kafka import Consumer
 from pyspark.sql import SparkSession
 
-from lakefeed.clients.kafka.groups import group_offsets, groups_with_members
 from lakefeed.clients.spark.errors import translating
-from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import CheckpointMismatch, ConfigError, RecordsLost, ResourceMissing
 from lakefeed.pipeline import Pipeline
 from lakefeed_adopt.execute import execute_adoption
 from lakefeed_adopt.export import ExportTarget, execute_export, plan_export
 from lakefeed_repair.backfill import backfill
 from lakefeed_repair.rewind import plan_rewind
-from packages.adopt.tests.adoption import DECODE, RUNS, assert_each_once, plan, send, take_over
+from packages.adopt.tests.adoption import DECODE, assert_each_once, plan, send, take_over
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed, ids
 from tests.support.plain_consumer import COLUMNS as CONSUMER_COLUMNS
@@ -59,14 +57,6 @@ def take_over_from_spark(lake: SparkSession, feed: Feed, writer: Writer, seed: i
 @pytest.mark.parametrize("writer", ["stream", "batches"])
 def test_a_feed_takes_over_from_a_killed_spark_job(lake: SparkSession, feed: Feed, writer: Writer) -> None:
     take_over_from_spark(lake, feed, writer, seed=1)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2, RUNS + 2))
-def test_a_feed_takes_over_from_a_spark_job_killed_at_a_random_moment(
-    lake: SparkSession, feed: Feed, seed: int
-) -> None:
-    take_over_from_spark(lake, feed, "stream" if seed % 2 else "batches", seed)
 
 
 class InProcess:
@@ -119,44 +109,6 @@ def take_over_from_group(lake: SparkSession, feed: Feed, *, between: bool) -> No
 @pytest.mark.parametrize("between", [False, True])
 def test_a_feed_takes_over_from_a_stopped_consumer_group(lake: SparkSession, feed: Feed, between: bool) -> None:
     take_over_from_group(lake, feed, between=between)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2, RUNS + 2))
-def test_a_feed_takes_over_from_a_consumer_killed_at_a_random_moment(lake: SparkSession, feed: Feed, seed: int) -> None:
-    dice = random.Random(seed)
-    feed.create_topic(partitions=2)
-    send(feed, range(3000))
-    reader, log = InProcess(feed, lake), feed.folder / "consumer.log"
-    enough = dice.randint(60, 200)
-    with reader.plain.running(feed.environment, log) as process:
-        until = time.monotonic() + 120
-        while len(feed.rows()) < enough:
-            assert process.poll() is None, log.read_text()
-            assert time.monotonic() < until
-        time.sleep(dice.uniform(0, 1))
-    pipeline, origin = feed.pipeline(decode=DECODE), f"group:{reader.group}"
-    when_without_members(feed, reader.group)
-    options: dict[str, Any] = {"offset_columns": "part,at"}
-    if sum(group_offsets(pipeline.feed.config.kafka, reader.group).values()) < len(feed.rows()):
-        with pytest.raises(CheckpointMismatch, match="rows are at or beyond"):
-            plan(pipeline, origin, **options)
-        options["by_rows"] = True
-    landed = len(feed.rows())
-    agreed = take_over(pipeline, lake, origin, **options)
-    assert sum(part.offset for part in agreed.partitions) == landed
-    summary = pipeline.run(spark=lake, once=True)
-    print(f"seed {seed}: {landed} of 3000 records by the consumer, {summary.rows} by the feed; {options}")
-    assert_each_once(feed, pipeline, 3000)
-
-
-def when_without_members(feed: Feed, group: str) -> None:
-    """Wait until the broker has removed the killed consumer from its consumer group."""
-    source = KafkaSource(bootstrap_servers=feed.stack.bootstrap_servers, topics=[feed.topic])
-    until = time.monotonic() + 90
-    while groups_with_members(source, [group]):
-        assert time.monotonic() < until
-        time.sleep(0.5)
 
 
 def landed_feed(lake: SparkSession, feed: Feed) -> Pipeline:

@@ -26,7 +26,7 @@ from lakefeed_adopt.export import ExportTarget, execute_export, plan_export
 from lakefeed_adopt.iceberg_connect import sink_groups
 from lakefeed_adopt.plan import AdoptionPlan
 from lakefeed_repair.backfill import BackfillRequest, backfill
-from packages.adopt.tests.adoption import DECODE, RUNS, assert_each_once, plan, send, take_over
+from packages.adopt.tests.adoption import DECODE, assert_each_once, plan, send, take_over
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed, ids
 from tests.support.servers.kafka_connect import IcebergSink
@@ -177,12 +177,6 @@ def take_over_from_sink(lake: SparkSession, feed: Feed, seed: int) -> None:
 @pytest.mark.slow
 def test_a_feed_takes_over_from_a_killed_sink(lake: SparkSession, feed: Feed) -> None:
     take_over_from_sink(lake, feed, seed=1)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2, RUNS + 2))
-def test_a_feed_takes_over_from_a_sink_killed_at_a_random_moment(lake: SparkSession, feed: Feed, seed: int) -> None:
-    take_over_from_sink(lake, feed, seed)
 
 
 @pytest.mark.slow

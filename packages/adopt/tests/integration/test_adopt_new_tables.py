@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import CheckpointMismatch, ConfigError, RecordsLost, ResourceMissing
 from lakefeed.ledger.checkpoint import StoredCheckpoint
-from packages.adopt.tests.adoption import DECODE, RUNS, plan, send, take_over
+from packages.adopt.tests.adoption import DECODE, plan, send, take_over
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed, ids
 
@@ -48,35 +48,6 @@ def test_a_new_table_begins_at_the_last_commit_of_hudi_streamer(lake: SparkSessi
     assert ids(feed) == []
     assert pipeline.run(spark=lake, once=True).rows == 35
     assert ids(feed) == list(range(25, 60))
-    assert not pipeline.verify(deep=True).faults
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(RUNS))
-def test_a_new_table_begins_at_the_last_of_several_random_hudi_commits(
-    lake: SparkSession, feed: Feed, seed: int
-) -> None:
-    dice, held = random.Random(seed), {0: 60, 1: 40}
-    feed.create_topic(partitions=len(held))
-    send(feed, range(60), partition=0)
-    send(feed, range(60, 100), partition=1)
-    place, files = files_of(feed, "hudi")
-    ends = dict.fromkeys(held, 0)
-    for number in range(dice.randint(1, 6)):
-        instant = f".hoodie/timeline/202611010000{number:02}000"
-        files.write(f"{instant}.commit.requested", "")
-        files.write(f"{instant}.inflight", json.dumps({"extraMetadata": {}}))
-        if number and dice.random() < 0.3:
-            continue  # As if Hudi Streamer was stopped within this commit: the file that completes it is missing.
-        ends = {partition: dice.randint(ends[partition], most) for partition, most in held.items()}
-        offsets = ",".join(f"{partition}:{end}" for partition, end in ends.items())
-        extra = {"streamer.checkpoint.key.v2": f"{feed.topic},{offsets}"}
-        files.write(f"{instant}_202611010000{number:02}500.commit", json.dumps({"extraMetadata": extra}))
-    pipeline = feed.pipeline(decode=DECODE)
-    agreed = take_over(pipeline, lake, f"hudi:{place}", new_table=True)
-    assert {part.partition: part.offset for part in agreed.partitions} == ends
-    pipeline.run(spark=lake, once=True)
-    assert ids(feed) == [*range(ends[0], 60), *range(60 + ends[1], 100)]
     assert not pipeline.verify(deep=True).faults
 
 
@@ -139,15 +110,6 @@ def continue_after_the_files(lake: SparkSession, feed: Feed, name: str, dice: ra
 @pytest.mark.parametrize("name", NAMES)
 def test_a_new_table_begins_after_the_last_file_of_each_partition(lake: SparkSession, feed: Feed, name: str) -> None:
     continue_after_the_files(lake, feed, name, random.Random(name))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(RUNS))
-@pytest.mark.parametrize("name", NAMES)
-def test_a_new_table_begins_after_the_last_of_several_random_files(
-    lake: SparkSession, feed: Feed, name: str, seed: int
-) -> None:
-    continue_after_the_files(lake, feed, name, random.Random(f"{name} {seed}"))
 
 
 def test_files_whose_end_offset_is_unknown_are_refused(feed: Feed) -> None:

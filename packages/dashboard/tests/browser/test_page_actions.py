@@ -138,49 +138,6 @@ def test_the_keyboard_reaches_the_feeds_of_the_list(browser: Browser, open_url: 
         expect(page.locator("h1")).to_have_text("taxi")
 
 
-def test_a_viewer_has_no_buttons_and_cannot_stop_a_feed(browser: Browser, closed_url: str, taxi: ShownFeed) -> None:
-    with tab(browser, closed_url) as opened:
-        page = log_in(opened, "viewer")
-        page.get_by_role("link", name="taxi").click()
-        expect(page.locator("h1")).to_have_text("taxi")
-        assert page.locator("[data-action]").count() == 0
-        opened.open("/#/feed/taxi/dead-letters")
-        expect(page.get_by_role("heading", name="the field id is missing")).to_be_visible()
-        assert page.get_by_role("button", name="Replay").is_hidden()
-        # A script sends the request with the viewer's session and CSRF token.
-        status = page.evaluate(
-            """async () => {
-                const session = await (await fetch('/api/session')).json();
-                const answer = await fetch('/api/feeds/taxi/actions', {method: 'POST', body: '{"action": "stop"}',
-                    headers: {'Content-Type': 'application/json', 'X-CSRF-Token': session.csrf}});
-                return answer.status }"""
-        )
-        assert status == 403
-        opened.errors[:] = [error for error in opened.errors if "403" not in error]
-    assert not any(details.get("action") == "stop" and "by" in details for details in actions(taxi))
-    assert taxi.monitor.control.refusal("pause") is None
-
-
-def test_an_operator_logs_in_and_stops_a_feed(browser: Browser, closed_url: str, taxi: ShownFeed) -> None:
-    with tab(browser, closed_url) as opened:
-        page = log_in(opened, "operator")
-        page.get_by_role("link", name="taxi").click()
-        page.get_by_role("button", name="Stop").click()
-        dialog = page.get_by_role("dialog")
-        dialog.get_by_label("Reason").fill("maintenance")
-        dialog.get_by_role("button", name="Stop the feed").click()
-        expect(dialog.get_by_role("alert")).to_contain_text("stop")
-        dialog.get_by_role("button", name="Close").click()
-        page.get_by_role("button", name="Log out").click()
-        expect(page.get_by_label("Password")).to_be_visible()
-        opened.open("/api/feeds")
-        assert "taxi" not in page.content()
-        opened.errors[:] = [error for error in opened.errors if "401" not in error]
-    [stop] = [details for details in actions(taxi) if details.get("action") == "stop"]
-    assert str(stop["by"]).startswith("operator")
-    assert stop["reason"] == "maintenance"
-
-
 def test_the_page_opens_the_login_after_the_server_has_restarted(browser: Browser, taxi: ShownFeed) -> None:
     feeds, users = ShownFeeds([taxi]), with_users()
     with serve(feeds, users) as served:

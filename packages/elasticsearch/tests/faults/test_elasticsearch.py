@@ -135,7 +135,7 @@ def test_each_record_is_one_document_after_the_driver_was_killed_in_a_batch(
     with driver("tests.support.faults.driver_child", environment=environment, log=tmp_path / "driver.log") as dies:
 
         def kill() -> None:
-            for each in (*children(dies.process.pid), dies.process.pid):
+            for each in (*dies.children(), dies.process.pid):
                 os.kill(each, signal.SIGKILL)
             dead.set()
 
@@ -163,7 +163,7 @@ def test_a_suspended_driver_writes_nothing_after_another_driver_has_taken_over(
 
         def sleep() -> None:
             # The driver's request stays open until the other driver has ended.
-            for each in (sleeps.process.pid, *children(sleeps.process.pid)):
+            for each in (sleeps.process.pid, *sleeps.children()):
                 os.kill(each, signal.SIGSTOP)
             asleep.set()
             awake.wait(120)
@@ -175,15 +175,10 @@ def test_a_suspended_driver_writes_nothing_after_another_driver_has_taken_over(
         assert pipeline.run(spark=here, once=True).rows == BATCH
         before = versions(search, feed)
         awake.set()
-        for each in (sleeps.process.pid, *children(sleeps.process.pid)):
+        for each in (sleeps.process.pid, *sleeps.children()):
             os.kill(each, signal.SIGCONT)
         message = sleeps.ended()
         assert message is not None
         assert "another driver has taken over" in message
     assert versions(search, feed) == before
     assert ids(search, feed) == list(range(BATCH))
-
-
-def children(pid: int) -> list[int]:
-    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [each for child in map(int, found) for each in (child, *children(child))]

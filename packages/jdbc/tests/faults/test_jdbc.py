@@ -19,7 +19,6 @@ from lakefeed.pipeline import Pipeline
 from lakefeed_local.stack import Endpoints
 from packages.jdbc.tests.databases import EACH_DATABASE, server_of
 from packages.jdbc.tests.jdbc_feed import (
-    TABLE,
     Server,
     environment_of,
     ids,
@@ -226,7 +225,7 @@ def test_a_suspended_driver_writes_nothing_after_another_driver_has_taken_over(
         wait_for(lambda: server.execute("SELECT fence FROM lakefeed_feeds") != fence)
         with transaction(server, "SELECT * FROM lakefeed_feeds FOR UPDATE"):
             wait_for(lambda: staged(server) == BATCH)
-            jvms = [sleeps.process.pid, *children(sleeps.process.pid)]
+            jvms = [sleeps.process.pid, *sleeps.children()]
             for each in jvms:
                 os.kill(each, signal.SIGSTOP)
         if isinstance(server, PostgreSQL):
@@ -258,26 +257,3 @@ def is_dropping(server: Server) -> bool:
     else:
         asked = "SELECT 1 FROM information_schema.processlist WHERE info LIKE 'DROP TABLE%'"
     return bool(server.execute(asked))
-
-
-def children(pid: int) -> list[int]:
-    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [each for child in map(int, found) for each in (child, *children(child))]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", ["append", "upsert"])
-def test_a_million_rows_land_once(feed: Feed, server: Server, here: SparkSession, mode: str) -> None:
-    feed.create_topic(partitions=4)
-    count = 1_000_000
-    send(feed, count)
-    sink = {} if mode == "append" else {"mode": "upsert", "keys": ["id"]}
-    pipeline = pipeline_of(feed, server, sink=sink)
-    with watched(server) as seen:
-        summary = pipeline.run(spark=here, once=True)
-    print(f"\n{server.jdbc_url} {mode}: {count / summary.seconds:,.0f} rows/s in {summary.batches} batches")
-    assert all(rows == counted for rows, counted in seen)
-    assert server.execute(f"SELECT COUNT(*), COUNT(DISTINCT id), SUM(id) FROM {TABLE}") == [
-        (count, count, count * (count - 1) // 2)
-    ]
-    assert pipeline.verify(deep=True).findings == ()

@@ -9,20 +9,15 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import duckdb
-import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
-from confluent_kafka.schema_registry.error import SchemaRegistryError
 from pyarrow.fs import S3FileSystem
 
 from lakefeed.clients.environment import running_stack_environment
-from lakefeed.clients.iceberg.reader import open_catalog
-from lakefeed.config.connections import Connections
 from lakefeed.errors import ConfigError, PortTaken, Unreachable
 from lakefeed_local.local_command import local
 from lakefeed_local.part import StartStep
@@ -30,7 +25,6 @@ from lakefeed_local.process import find_detached
 from lakefeed_local.stack import Endpoints, Stack
 
 RIDE = '{"type": "record", "name": "Ride", "fields": [{"name": "miles", "type": "double"}]}'
-INCOMPATIBLE = '{"type": "record", "name": "Ride", "fields": [{"name": "fare", "type": "double"}]}'
 
 
 @pytest.fixture(scope="module")
@@ -139,15 +133,6 @@ def test_topics_schemas_and_objects_survive_down_and_up(own: Stack, monkeypatch:
     assert get(after, "deep/key") == b"content"
 
 
-def test_the_registry_checks_backward_compatibility(own: Stack) -> None:
-    with registry(own.up()) as client:
-        client.register_schema("checked-value", Schema(RIDE, "AVRO"))
-        assert client.get_compatibility() == "BACKWARD"
-        with pytest.raises(SchemaRegistryError) as caught:
-            client.register_schema("checked-value", Schema(INCOMPATIBLE, "AVRO"))
-    assert caught.value.http_status_code == 409
-
-
 def test_a_producer_creates_no_topic(own: Stack) -> None:
     producer = Producer({"bootstrap.servers": own.up().bootstrap_servers, "message.timeout.ms": 3000, "log_level": 0})
     failures: list[object] = []
@@ -189,19 +174,6 @@ def test_acknowledged_schemas_survive_a_kill_of_the_registry(own: Stack) -> None
 
 
 @pytest.mark.slow
-def test_data_survives_when_all_servers_are_killed(own: Stack) -> None:
-    endpoints = own.up()
-    create_topic(endpoints, "killed")
-    produce(endpoints, "killed", [b"kept"])
-    put(endpoints, "killed", b"kept")
-    for part in own.status():
-        kill(own, part.part)
-    assert own.up() == endpoints
-    assert consume(endpoints, "killed", 1) == [b"kept"]
-    assert get(endpoints, "killed") == b"kept"
-
-
-@pytest.mark.slow
 def test_up_replaces_a_server_that_does_not_answer(own: Stack) -> None:
     own.up()
     frozen = pid_of(own, "s3proxy")
@@ -213,26 +185,6 @@ def test_up_replaces_a_server_that_does_not_answer(own: Stack) -> None:
     assert [step.part for step in steps if step.state == "restarting"] == ["s3proxy"]
     assert pid_of(own, "s3proxy") != frozen
     assert all(part.state == "up" for part in own.status())
-
-
-def test_pyiceberg_and_duckdb_read_the_catalog(own: Stack) -> None:
-    endpoints = own.up()
-    rides = pa.table({"miles": [1.5, 2.5, 4.0], "zone": ["a", "b", "a"]})
-    catalog = open_catalog("lake", connections=Connections.from_environment(endpoints.as_environment()))
-    try:
-        catalog.create_namespace("nyc")
-        table = catalog.create_table("nyc.rides", rides.schema)
-        table.append(rides)
-        table.append(rides)
-        assert table.location().startswith(endpoints.warehouse)
-        found = catalog.load_table("nyc.rides").scan().to_arrow()
-        assert found.num_rows == 6
-        with duckdb.connect() as engine:
-            engine.register("rides", found)
-            total = engine.execute("SELECT zone, sum(miles) FROM rides GROUP BY 1 ORDER BY 1").fetchall()
-        assert total == [("a", 11.0), ("b", 5.0)]
-    finally:
-        catalog.close()
 
 
 def test_wrong_credentials_are_refused(own: Stack) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import fastavro
 import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
-from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from pyspark.sql import SparkSession
@@ -229,39 +229,6 @@ def test_a_schema_with_the_types_of_the_rows_is_registered(lake: SparkSession, s
     assert json.loads(encoding.schema or "") == json.loads(str(latest.schema.schema_str))
     again = settle(rows, topic=topic, registry=stack.schema_registry_url)
     assert again.schema_id == encoding.schema_id
-
-
-def test_an_incompatible_schema_is_refused_before_the_first_record(
-    lake: SparkSession, stack: Endpoints, topic: str
-) -> None:
-    registry_client(stack).register_schema(f"{topic}-value", Schema(taxi_schema(), "AVRO"))
-    rows = lake.sql("SELECT 'x' AS VendorID")
-    with pytest.raises(ConfigError, match="not compatible"):
-        to_records(rows, topic=topic, registry=stack.schema_registry_url)
-    assert Topics(stack.bootstrap_servers).describe(topic).offsets == 0
-
-
-def test_a_null_in_a_required_field_names_the_field(
-    lake: SparkSession, stack: Endpoints, topic: str, tmp_path: Path
-) -> None:
-    file = tmp_path / "trips.csv"
-    file.write_text(TRIPS.read_text().replace(",48,236,", ",,236,"))
-    rows = read_rows(lake, str(file), schema=taxi_schema())
-    records = to_records(rows, topic=topic, registry=stack.schema_registry_url, schema=taxi_schema())
-    with pytest.raises(ConfigError, match="no value for the field 'PULocationID'"):
-        produce(records, topic, bootstrap_servers=stack.bootstrap_servers)
-
-
-def test_the_error_for_a_wrong_csv_value_names_value_and_file(
-    lake: SparkSession, stack: Endpoints, topic: str, tmp_path: Path
-) -> None:
-    file = tmp_path / "trips.csv"
-    file.write_text(TRIPS.read_text().replace("16.93", "far"))
-    rows = read_rows(lake, str(file), schema=taxi_schema())
-    records = to_records(rows, topic=topic, registry=stack.schema_registry_url, schema=taxi_schema())
-    with pytest.raises(ConfigError, match="'far'") as raised:
-        produce(records, topic, bootstrap_servers=stack.bootstrap_servers)
-    assert str(file) in str(raised.value.where)
 
 
 def test_a_missing_topic_a_wrong_setting_and_absent_servers_are_errors(
