@@ -15,23 +15,20 @@ def test_a_good_file_has_no_problems(accepted: Acceptor) -> None:
     assert config.decode.kind == "avro"
 
 
+def more(option: str) -> tuple[str, str]:
+    """Return the replacement that adds an option to the source."""
+    return TOPICS, f"{TOPICS}    {option}\n"
+
+
 # (text of GOOD, its replacement) -> (line, column, key, error, a part of the hint)
 MISTAKES: list[tuple[str, str, int, int, str, str, str | None]] = [
     # misspelt or misplaced options
     (TOPICS, "    tpoics: [trips]\n", 5, 5, "source.kafka.tpoics", "unknown option 'tpoics'", "did you mean 'topics'?"),
     ("name: taxi", "name: taxi\ntopic: x", 2, 1, "topic", "unknown option 'topic'", "source.kafka.topics"),
-    (TOPICS, f"{TOPICS}    start_at: 1\n", 6, 5, "source.kafka.start_at", "unknown option 'start_at'", "'start'?"),
-    (TOPICS, f"{TOPICS}    schema_file: a\n", 6, 5, "source.kafka.schema_file", "unknown", "decode.avro.schema_file"),
-    (TOPICS, f"{TOPICS}    kafka.linger: 1\n", 6, 5, "source.kafka.kafka.linger", "unknown", "source.kafka.options"),
-    (
-        TOPICS,
-        f"{TOPICS}    maxRecordsPerBatch: 1\n",
-        6,
-        5,
-        "source.kafka.maxRecordsPerBatch",
-        "unknown",
-        "max_records_per",
-    ),
+    (*more("start_at: 1"), 6, 5, "source.kafka.start_at", "unknown option 'start_at'", "'start'?"),
+    (*more("schema_file: a"), 6, 5, "source.kafka.schema_file", "unknown", "decode.avro.schema_file"),
+    (*more("kafka.linger: 1"), 6, 5, "source.kafka.kafka.linger", "unknown", "source.kafka.options"),
+    (*more("maxRecordsPerBatch: 1"), 6, 5, "source.kafka.maxRecordsPerBatch", "unknown", "max_records_per"),
     ("name: taxi", "name: taxi\nspark.x: 1", 2, 1, "spark.x", "unknown option", "the block spark"),
     ("name: taxi", "name: taxi\nqqq: 1", 2, 1, "qqq", "unknown option 'qqq'", "known here: name, source"),
     ("name: taxi", "name: taxi\n<<: {a: 1}", 2, 1, "<<", "unknown option", "merge keys"),
@@ -49,24 +46,8 @@ MISTAKES: list[tuple[str, str, int, int, str, str, str | None]] = [
     ),
     ("  iceberg:\n    table: lake.nyc.trips\n", "", 9, 6, "sink", "'sink' expects a block with iceberg", None),
     # wrong types
-    (
-        TOPICS,
-        f"{TOPICS}    max_records_per_batch: many\n",
-        6,
-        28,
-        "source.kafka.max_records_per_batch",
-        "found 'many'",
-        None,
-    ),
-    (
-        TOPICS,
-        f"{TOPICS}    max_records_per_batch: 0\n",
-        6,
-        28,
-        "source.kafka.max_records_per_batch",
-        "greater than 0",
-        None,
-    ),
+    (*more("max_records_per_batch: many"), 6, 28, "source.kafka.max_records_per_batch", "found 'many'", None),
+    (*more("max_records_per_batch: 0"), 6, 28, "source.kafka.max_records_per_batch", "greater than 0", None),
     (
         TOPICS,
         "    topics: {a: 1}\n",
@@ -78,7 +59,7 @@ MISTAKES: list[tuple[str, str, int, int, str, str, str | None]] = [
     ),
     (TOPICS, "    topics: [trips, 5]\n", 5, 21, "source.kafka.topics.1", "expects text; found '5'", "put it in quotes"),
     (TOPICS, "    topics: []\n", 5, 13, "source.kafka.topics", "expects at least 1 entry; found an empty list", None),
-    (TOPICS, f"{TOPICS}    start: latst\n", 6, 5, "source.kafka.start", "is no position to start at", "'latest'?"),
+    (*more("start: latst"), 6, 5, "source.kafka.start", "is no position to start at", "'latest'?"),
     ("name: taxi", "name: [a]", 1, 7, "name", "'name' expects text; found a list", None),
     # rules of the models
     ("name: taxi", "name: my-taxi", 1, 7, "name", "letters, digits and underscores", None),
@@ -121,8 +102,7 @@ MISTAKES: list[tuple[str, str, int, int, str, str, str | None]] = [
     ("name: taxi", "name: taxi\nspark: {a: 1}", 2, 9, "spark.a", "'a' is no Spark setting", "spark."),
     # Kafka client settings
     (
-        TOPICS,
-        TOPICS + "    options:\n      kafka.max.pol.records: 5\n      startingOffsets: latest\n",
+        *more("options:\n      kafka.max.pol.records: 5\n      startingOffsets: latest"),
         7,
         7,
         "source.kafka.options.kafka.max.pol.records",
@@ -130,8 +110,7 @@ MISTAKES: list[tuple[str, str, int, int, str, str, str | None]] = [
         "'kafka.max.poll.records'?",
     ),
     (
-        TOPICS,
-        TOPICS + "    options:\n      startingOffsets: latest\n",
+        *more("options:\n      startingOffsets: latest"),
         7,
         7,
         "source.kafka.options.startingOffsets",
@@ -139,8 +118,7 @@ MISTAKES: list[tuple[str, str, int, int, str, str, str | None]] = [
         "source.kafka.start",
     ),
     (
-        TOPICS,
-        TOPICS + "    options: {kafka.ssl.key.password: abcdef}\n",
+        *more("options: {kafka.ssl.key.password: abcdef}"),
         6,
         39,
         "source.kafka.options.kafka.ssl.key.password",
