@@ -46,15 +46,19 @@ def problems(
     return reading.config, reading.problems
 
 
+def feed_config(**blocks: Any) -> PipelineConfig:
+    """Return a pipeline from a Kafka topic into an Iceberg table, or with other blocks; None leaves a block out."""
+    usual = {
+        "name": "hits",
+        "source": {"kafka": {"bootstrap_servers": "127.0.0.1:1", "topics": ["hits"]}},
+        "decode": {"json": {"schema_ddl": "id BIGINT"}},
+        "sink": {"iceberg": {"table": "lake.web.hits"}},
+        "checkpoint": "s3a://lake/c",
+    }
+    given = {**usual, **blocks}
+    return PipelineConfig.model_validate({name: block for name, block in given.items() if block is not None})
+
+
 def topic_to_topic(**blocks: Any) -> PipelineConfig:
     """Return a pipeline from one Kafka topic into another."""
-    return PipelineConfig.model_validate(
-        {
-            "name": "hits",
-            "source": {"kafka": {"bootstrap_servers": "host:9092", "topics": ["hits"]}},
-            "decode": "raw",
-            "sink": {"kafka": {"topic": "out"}},
-            "checkpoint": "s3a://lake/c",
-            **blocks,
-        }
-    )
+    return feed_config(**{"sink": {"kafka": {"topic": "out"}}, **blocks})

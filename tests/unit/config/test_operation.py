@@ -5,21 +5,15 @@ from typing import Any
 
 import pytest
 
-from lakefeed.config.models import PipelineConfig
 from lakefeed.config.secrets import IN_TEXT
-
-
-def config(**blocks: Any) -> PipelineConfig:
-    kafka = {"kafka": {"bootstrap_servers": "b:9092", "topics": ["trips"]}}
-    given = {"name": "taxi", "source": kafka, "decode": {"json": {"schema_ddl": "id BIGINT"}}, "sink": "memory"}
-    return PipelineConfig.model_validate({**given, **blocks})
+from tests.support.pipeline_text import feed_config
 
 
 @pytest.mark.parametrize(
     ("block", "host"), [(True, "127.0.0.1"), ({"port": 4041}, "127.0.0.1"), ({"host": "::1"}, "::1")]
 )
 def test_sparks_pages_are_on_loopback_by_default(block: Any, host: str) -> None:
-    ui = config(spark_ui=block).spark_ui
+    ui = feed_config(spark_ui=block).spark_ui
     assert ui is not None
     assert (ui.host, ui.is_local) == (host, True)
     assert ui.settings()["spark.ui.killEnabled"] == "false"
@@ -27,14 +21,14 @@ def test_sparks_pages_are_on_loopback_by_default(block: Any, host: str) -> None:
 
 @pytest.mark.parametrize("block", [False, None])
 def test_sparks_pages_are_off_by_default(block: Any) -> None:
-    assert config(spark_ui=block).spark_ui is None
+    assert feed_config(spark_ui=block).spark_ui is None
 
 
 def test_an_address_that_other_machines_reach_requires_a_filter() -> None:
     with pytest.raises(ValueError, match="Spark's pages have no login"):
-        config(spark_ui={"host": "0.0.0.0"})
+        feed_config(spark_ui={"host": "0.0.0.0"})
     filters = {"spark.ui.filters": "org.apache.spark.ui.JWSFilter"}
-    ui = config(spark_ui={"host": "0.0.0.0"}, spark=filters).spark_ui
+    ui = feed_config(spark_ui={"host": "0.0.0.0"}, spark=filters).spark_ui
     assert ui is not None
     assert not ui.is_local
 

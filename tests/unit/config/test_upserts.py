@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakefeed.config.models import PipelineConfig
 from lakefeed.config.upserts import kept_metadata, tombstones_delete
 from lakefeed.records.decode.changes import delete_rule
-from tests.support.pipeline_text import GOOD, Acceptor, Reader
+from tests.support.pipeline_text import GOOD, Acceptor, Reader, feed_config
 
 UPSERT = GOOD.replace("    table: lake.nyc.trips\n", "    table: lake.nyc.trips\n    mode: upsert\n    keys: [id]\n")
 KEYED = UPSERT.replace("decode:\n", "decode:\n  key: {json: {schema_ddl: id BIGINT}}\n")
@@ -72,15 +71,8 @@ names = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True)
 @settings(deadline=None)
 @given(keys=st.lists(names, min_size=1, max_size=4, unique=True), metadata=st.sets(st.sampled_from(["key", "offset"])))
 def test_an_upsert_always_adds_the_position_to_the_metadata(keys: list[str], metadata: set[str]) -> None:
-    config = PipelineConfig.model_validate(
-        {
-            "name": "f",
-            "source": {"kafka": {"bootstrap_servers": "b:1", "topics": ["t"]}},
-            "decode": {"json": {"schema_ddl": "id INT"}, "metadata": sorted(metadata)},
-            "sink": {"iceberg": {"table": "lake.a.b", "mode": "upsert", "keys": keys}},
-            "checkpoint": "s3a://lake/c",
-        }
-    )
-    names = kept_metadata(config)
+    decode = {"json": {"schema_ddl": "id INT"}, "metadata": sorted(metadata)}
+    sink = {"iceberg": {"table": "lake.a.b", "mode": "upsert", "keys": keys}}
+    names = kept_metadata(feed_config(decode=decode, sink=sink))
     assert {"topic", "partition", "offset", *metadata} <= set(names)
     assert len(names) == len(set(names))

@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from lakefeed.config.models import PipelineConfig
+from tests.support.pipeline_text import feed_config
 
 KAFKA: dict[str, Any] = {"bootstrap_servers": "localhost:9092", "topics": ["orders"]}
 KINESIS: dict[str, Any] = {"stream": "orders", "region": "eu-west-1"}
@@ -13,8 +14,7 @@ TABLE = {"iceberg": {"table": "lake.shop.orders"}}
 
 
 def pipeline(**blocks: Any) -> PipelineConfig:
-    settings = {"name": "orders", "source": {"kafka": KAFKA}, "decode": "raw", "sink": TABLE, **blocks}
-    return PipelineConfig.model_validate(settings)
+    return feed_config(**{"decode": "raw", "sink": TABLE, "checkpoint": None, **blocks})
 
 
 @pytest.mark.parametrize(

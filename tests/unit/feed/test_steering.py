@@ -13,6 +13,7 @@ from lakefeed.feed.run import RunOptions, StopRequested
 from lakefeed.feed.steering import Steering, with_batches_of
 from lakefeed.ledger.pauses import Pause
 from lakefeed.monitor.feed_monitor import FeedMonitor
+from tests.support.pipeline_text import feed_config
 
 EARLIER = Pause(reason="the table is repaired", by="anna", at=0.0)
 
@@ -65,16 +66,8 @@ class Run:
 
 
 def pipeline(*, trigger: str = "10 seconds", **kafka: Any) -> PipelineConfig:
-    return PipelineConfig.model_validate(
-        {
-            "name": "taxi",
-            "source": {"kafka": {"bootstrap_servers": "localhost:9092", "topics": ["a"], **kafka}},
-            "decode": "raw",
-            "sink": {"iceberg": {"table": "lake.nyc.trips"}},
-            "checkpoint": "s3a://lake/c",
-            "trigger": trigger,
-        }
-    )
+    source = {"kafka": {"bootstrap_servers": "localhost:9092", "topics": ["a"], **kafka}}
+    return feed_config(name="taxi", source=source, trigger=trigger)
 
 
 def later(*actions: Any, seconds: float = 0.3) -> threading.Thread:

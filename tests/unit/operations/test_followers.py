@@ -8,11 +8,11 @@ import pytest
 
 from lakefeed import plugins
 from lakefeed.config.connections import Connections
-from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import ConfigError, LakefeedError, Unreachable
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.operations.followers import FollowedRun, following
 from lakefeed.pipeline import Pipeline
+from tests.support.pipeline_text import feed_config
 from tests.support.plugin import forget_blocks, put_on_path
 
 PAGER = '''
@@ -82,10 +82,8 @@ def put(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def run_of(monitor: FeedMonitor, **blocks: Any) -> FollowedRun:
-    source = {"kafka": {"bootstrap_servers": "127.0.0.1:1", "topics": ["trips"]}}
-    decode = {"json": {"schema_ddl": "id BIGINT"}}
-    values = {"name": "taxi", "source": source, "decode": decode, "sink": "memory", **blocks}
-    return FollowedRun(config=PipelineConfig.model_validate(values), monitor=monitor, connections=Connections())
+    config = feed_config(name="taxi", sink="memory", checkpoint=None, **blocks)
+    return FollowedRun(config=config, monitor=monitor, connections=Connections())
 
 
 def notes(monitor: FeedMonitor) -> list[str]:

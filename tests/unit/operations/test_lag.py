@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from lakefeed.cli.status import lag_lines
 from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription
 from lakefeed.config.connections import Connections
-from lakefeed.config.models import PipelineConfig
 from lakefeed.config.sources import KafkaSource, StartingOffsets
 from lakefeed.errors import ResourceMissing
 from lakefeed.offsets.ranges import Partition
 from lakefeed.operations import live_status
 from lakefeed.operations.lag import FeedOffsets, Lag, group_lag, lag_of, require_read
 from lakefeed.operations.live_status import LedgerFacts
+from tests.support.pipeline_text import feed_config
 
 EARLIEST, LATEST = (StartingOffsets.parse(word) for word in ("earliest", "latest"))
 SOURCE = KafkaSource(bootstrap_servers="127.0.0.1:9092", topics=["t"])
@@ -124,16 +124,7 @@ def test_the_position_is_read_before_the_end_offsets(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("lakefeed.operations.live_status.SourceTopics.describe", lambda _: topic((0, next(clock))))
     monkeypatch.setattr("lakefeed.operations.lag.Topics.describe_all", lambda *_: topic((0, next(clock))))
     monkeypatch.setattr("lakefeed.operations.lag.record_times", Times())
-    config = PipelineConfig.model_validate(
-        {
-            "name": "f",
-            "source": {"kafka": SOURCE},
-            "decode": {"avro": {"registry": "http://127.0.0.1:1"}},
-            "sink": {"iceberg": {"table": "lake.a.b"}},
-            "checkpoint": "s3a://bucket/path",
-        }
-    )
-    lag = live_status.live_status(config, connections=Connections()).lag
+    lag = live_status.live_status(feed_config(source={"kafka": SOURCE}), connections=Connections()).lag
     assert lag is not None
     assert lag.records == 1
     assert group_lag(SOURCE, "g").records == 1

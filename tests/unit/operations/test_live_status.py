@@ -18,7 +18,7 @@ from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.operations import live_status as room
 from lakefeed.operations.lag import FeedOffsets
 from lakefeed.operations.live_status import LedgerFacts, RunState, identity_of, judge, live_status
-from tests.support.pipeline_text import topic_to_topic
+from tests.support.pipeline_text import feed_config
 
 NOW = 10_000.0
 
@@ -159,7 +159,7 @@ def test_a_drivers_answer_is_shown_although_other_servers_are_unreachable(
     def fails(*given: object, **options: object) -> Any:
         raise error
 
-    config = topic_to_topic()
+    config = feed_config()
     connections = Connections()
     monkeypatch.setattr("lakefeed.monitor.drivers.find", lambda identity: driver())
     monkeypatch.setattr(room, "_ledger", fails)
@@ -179,7 +179,7 @@ def test_the_rate_comes_from_the_driver_if_the_ledger_has_one_commit(monkeypatch
     def rate_of(facts: LedgerFacts, progress: FeedProgress | None) -> float | None:
         monkeypatch.setattr(room, "_ledger", lambda *given: (facts, ()))
         monkeypatch.setattr(room, "_ask", lambda driver: (progress, None))
-        return live_status(topic_to_topic(), connections=Connections()).rate
+        return live_status(feed_config(), connections=Connections()).rate
 
     monkeypatch.setattr("lakefeed.monitor.drivers.find", lambda identity: driver())
     monkeypatch.setattr(room, "_lag", lambda *given, **more: None)
@@ -191,7 +191,7 @@ def test_the_rate_comes_from_the_driver_if_the_ledger_has_one_commit(monkeypatch
 
 def test_feeds_with_different_brokers_have_different_identities() -> None:
     first, second = (
-        topic_to_topic(source={"kafka": {"bootstrap_servers": f"{name}:9092", "topics": ["hits"]}})
+        feed_config(source={"kafka": {"bootstrap_servers": f"{name}:9092", "topics": ["hits"]}})
         for name in ("staging", "production")
     )
     assert identity_of(first) != identity_of(second)

@@ -5,20 +5,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import Unreachable
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.offsets.ranges import OffsetRange, Partition
 from lakefeed.operations.followers import observing_lag_while_paused
-
-CONFIG = PipelineConfig.model_validate(
-    {
-        "name": "taxi",
-        "source": {"kafka": {"bootstrap_servers": "b:9092", "topics": ["trips"]}},
-        "decode": {"json": {"schema_ddl": "id BIGINT"}},
-        "sink": "memory",
-    }
-)
+from tests.support.pipeline_text import feed_config
 
 
 def until(look: Any) -> None:
@@ -40,7 +31,7 @@ def test_the_broker_is_asked_for_end_offsets_only_while_the_feed_is_paused() -> 
 
     monitor.begin(sink="memory", fence=None, position=[OffsetRange("trips", 0, 0, 10)])
     monitor.control.open(threading.Event())
-    with observing_lag_while_paused(CONFIG, monitor, ends=ends, every=0.01):
+    with observing_lag_while_paused(feed_config(), monitor, ends=ends, every=0.01):
         assert not asked.wait(0.2)
         monitor.control.request("pause", by="test", reason="a test")
         request = monitor.control.take()
@@ -63,7 +54,7 @@ def test_a_broker_that_hangs_does_not_delay_the_end_of_the_run() -> None:
     assert request is not None
     monitor.control.paused(request.pause)
     began = time.monotonic()
-    with observing_lag_while_paused(CONFIG, monitor, ends=ends, every=0.01):
+    with observing_lag_while_paused(feed_config(), monitor, ends=ends, every=0.01):
         time.sleep(0.1)
     assert time.monotonic() - began < 5
     hang.set()

@@ -1,12 +1,10 @@
 """The followers of this package report a start that fails, even if another follower causes the failure."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from lakefeed.config.connections import Connections
-from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import MissingExtra, Unreachable
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.operations.followers import FollowedRun, following
@@ -14,6 +12,7 @@ from lakefeed.pipeline import Pipeline
 from lakefeed_observe.notify.settings import settings_of
 from lakefeed_observe.runs.store import local_runs
 from packages.observe.tests.receivers import web_hook
+from tests.support.pipeline_text import feed_config
 
 
 @pytest.fixture(autouse=True)
@@ -21,19 +20,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path / "home"))
 
 
-def config(**blocks: Any) -> PipelineConfig:
-    source = {"kafka": {"bootstrap_servers": "127.0.0.1:1", "topics": ["trips"]}}
-    decode = {"json": {"schema_ddl": "id BIGINT"}}
-    return PipelineConfig.model_validate(
-        {"name": "taxi", "source": source, "decode": decode, "sink": "memory", **blocks}
-    )
-
-
 def test_a_follower_that_cannot_begin_is_reported_as_a_failed_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lakefeed_observe.otlp.collector.find_spec", lambda name: None)
     monitor = FeedMonitor("taxi")
     with web_hook() as hook:
-        declared = config(
+        declared = feed_config(
             otlp={"endpoint": "http://127.0.0.1:1"}, notify={"targets": {"chat": {"webhook": {"url": hook.url}}}}
         )
         run = FollowedRun(config=declared, monitor=monitor, connections=Connections())
@@ -52,7 +43,7 @@ def test_a_session_that_cannot_start_is_reported_as_a_failed_start(monkeypatch: 
 
     monkeypatch.setattr(Pipeline, "session", refused)
     with web_hook() as hook:
-        declared = config(notify={"targets": {"chat": {"webhook": {"url": hook.url}}}})
+        declared = feed_config(notify={"targets": {"chat": {"webhook": {"url": hook.url}}}})
         with pytest.raises(Unreachable):
             Pipeline(declared, environment={}).run()
         assert [(body["trigger"], body["what"]) for body in hook.bodies] == [("failed", "the broker does not answer")]
@@ -68,6 +59,6 @@ def test_a_session_that_cannot_start_is_reported_as_a_failed_start(monkeypatch: 
 )
 def test_messages_link_to_the_dashboard(link: str | None, public_url: str | None, expected: str | None) -> None:
     targets = {"chat": {"webhook": {"url": "http://127.0.0.1:1"}}}
-    settings = settings_of(config(notify={"targets": targets, "link": link}, dashboard={"public_url": public_url}))
+    settings = settings_of(feed_config(notify={"targets": targets, "link": link}, dashboard={"public_url": public_url}))
     assert settings is not None
     assert settings.link == expected

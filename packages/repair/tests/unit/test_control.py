@@ -26,20 +26,14 @@ from lakefeed_repair.control import (
     running_feed,
     running_feed_named,
 )
+from tests.support.pipeline_text import feed_config
 
 PAUSE = Pause(reason="the table is repaired", by="anna", at=1_000_000.0)
 
 
 def config(**changes: Any) -> PipelineConfig:
-    return PipelineConfig.model_validate(
-        {
-            "name": "taxi",
-            "source": {"kafka": {"bootstrap_servers": "localhost:9092", "topics": ["a"]}},
-            "decode": "raw",
-            "sink": {"iceberg": {"table": "lake.nyc.{topic}"}},
-            **changes,
-        }
-    )
+    sink = {"iceberg": {"table": "lake.nyc.{topic}"}}
+    return feed_config(**{"name": "taxi", "sink": sink, "checkpoint": None, **changes})
 
 
 class Server:

@@ -16,20 +16,13 @@ from lakefeed.operations.followers import FollowedRun
 from lakefeed_upkeep import schedule
 from lakefeed_upkeep.schedule import follow
 from lakefeed_upkeep.settings import Upkeep
+from tests.support.pipeline_text import feed_config
 
 
 def config(**sink: Any) -> PipelineConfig:
-    return PipelineConfig.model_validate(
-        {
-            "name": "shop",
-            "source": {"kafka": {"bootstrap_servers": "localhost:9092", "topics": ["a"]}},
-            "decode": "raw",
-            "dead_letters": {"table": "lake.shop.dead"},
-            "sink": {"iceberg": {"table": "lake.shop.a", **sink}},
-            "checkpoint": "s3a://lake/c",
-            "upkeep": {"every": "1 second"},
-        }
-    )
+    letters = {"table": "lake.shop.dead"}
+    table = {"table": "lake.shop.a", **sink}
+    return feed_config(dead_letters=letters, sink={"iceberg": table}, upkeep={"every": "1 second"})
 
 
 class Jobs:

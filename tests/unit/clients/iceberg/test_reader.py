@@ -9,9 +9,9 @@ from pyiceberg.types import LongType, NestedField
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.config.connections import Catalog, Connections
-from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import ResourceMissing, WorldError
 from lakefeed.operations.preflight.connect import _table_problems
+from tests.support.pipeline_text import feed_config
 
 
 @pytest.fixture
@@ -37,15 +37,7 @@ def test_open_table_explains_a_missing_metadata_file(moved: Connections) -> None
 
 
 def test_the_check_finds_a_missing_metadata_file(moved: Connections) -> None:
-    config = PipelineConfig.model_validate(
-        {
-            "name": "hits",
-            "source": {"kafka": {"bootstrap_servers": "127.0.0.1:9092", "topics": ["hits"]}},
-            "decode": {"raw": {}},
-            "sink": {"iceberg": {"table": "lake.web.hits"}},
-        }
-    )
-    [problem] = _table_problems(config, moved)
+    [problem] = _table_problems(feed_config(), moved)
     assert problem.key == "sink.iceberg.table"
     assert problem.severity == "error"
     assert "metadata file" in problem.what

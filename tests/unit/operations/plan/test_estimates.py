@@ -4,23 +4,10 @@ from typing import Any
 
 import pytest
 
-from lakefeed.config.models import PipelineConfig
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.plan.estimates import Batches, Estimates, estimates, total
 from lakefeed.operations.plan.history import Past, PastBatch, Sample
-
-
-def config(sink: dict[str, Any], *, checkpoint: str = "s3a://bucket/c") -> PipelineConfig:
-    return PipelineConfig.model_validate(
-        {
-            "name": "f",
-            "source": {"kafka": {"bootstrap_servers": "b:1", "topics": ["t"]}},
-            "decode": "raw",
-            "sink": sink,
-            **({"checkpoint": checkpoint} if checkpoint else {}),
-        }
-    )
-
+from tests.support.pipeline_text import feed_config
 
 ICEBERG = {"iceberg": {"table": "lake.a.b"}}
 BATCHES = Batches(
@@ -46,7 +33,7 @@ def found(
     sink: dict[str, Any] = ICEBERG, known: Past | None = None, *, repartitioned: bool = False, state: bool = False
 ) -> Estimates:
     return estimates(
-        config(sink),
+        feed_config(sink=sink),
         batches=BATCHES,
         past=known or Past(),
         sample=Sample(records=10, bytes=1000),
@@ -144,6 +131,6 @@ def test_a_sum_with_an_unknown_figure_is_unknown() -> None:
 def test_a_run_without_backlog_costs_nothing() -> None:
     nothing = Batches(first=(), first_tasks=0, backlog=(), count=0, tasks=0)
     each = estimates(
-        config(ICEBERG), batches=nothing, past=Past(), sample=Sample(), is_laid_out_anew=False, has_state=False
+        feed_config(), batches=nothing, past=Past(), sample=Sample(), is_laid_out_anew=False, has_state=False
     )
     assert {figures(estimate) for _, estimate in each.named()} == {(0, 0)}

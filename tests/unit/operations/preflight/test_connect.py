@@ -23,6 +23,7 @@ from lakefeed.operations.preflight.connect import (
     _subjects,
     _topics,
 )
+from tests.support.pipeline_text import feed_config
 from tests.support.registry_in_a_thread import RegistryInAThread
 
 WAREHOUSE = "s3://lake/warehouse"
@@ -51,17 +52,6 @@ def test_a_database_server_that_does_not_answer_is_unreachable() -> None:
         _server(Catalog(type="jdbc", uri="jdbc:postgresql://127.0.0.1:1/db", warehouse=WAREHOUSE))
 
 
-def pipeline(**changes: object) -> PipelineConfig:
-    document: dict[str, object] = {
-        "name": "taxi",
-        "source": {"kafka": {"bootstrap_servers": "127.0.0.1:1", "topics": ["trips"]}},
-        "decode": {"avro": {"registry": "http://127.0.0.1:1"}},
-        "sink": {"iceberg": {"table": "lake.nyc.trips"}},
-        "checkpoint": "s3a://lake/checkpoints/taxi",
-    }
-    return PipelineConfig.model_validate({**document, **changes})
-
-
 def test_a_java_key_store_is_only_a_warning() -> None:
     """Spark's Java client can read the key store; librdkafka, with which the preflight connects, cannot."""
     options = {"kafka.ssl.truststore.location": "/etc/trust.jks"}
@@ -71,7 +61,7 @@ def test_a_java_key_store_is_only_a_warning() -> None:
 
 
 def test_a_table_in_an_undeclared_catalog_is_a_mistake() -> None:
-    (check,) = _catalog(pipeline(), Connections())
+    (check,) = _catalog(feed_config(), Connections())
     assert [(each.key, each.error) for each in check()] == [("sink.iceberg.table", ConfigError)]
 
 
@@ -82,8 +72,8 @@ def registry() -> Iterator[RegistryInAThread]:
 
 
 def register(registry: RegistryInAThread, schema: Any, *, kind: str = "AVRO") -> None:
-    found = {"id": 1, "subject": "t-value", "version": 1, "schemaType": kind}
-    registry.versions["t-value", 1] = {**found, "schema": schema if isinstance(schema, str) else json.dumps(schema)}
+    found = {"id": 1, "subject": "hits-value", "version": 1, "schemaType": kind}
+    registry.versions["hits-value", 1] = {**found, "schema": schema if isinstance(schema, str) else json.dumps(schema)}
 
 
 def of_avro(avro: dict[str, Any], **decode: Any) -> PipelineConfig:
@@ -91,15 +81,8 @@ def of_avro(avro: dict[str, Any], **decode: Any) -> PipelineConfig:
 
 
 def decoding(decode: dict[str, Any]) -> PipelineConfig:
-    return PipelineConfig.model_validate(
-        {
-            "name": "p",
-            "source": {"kafka": {"bootstrap_servers": "localhost:1", "topics": ["t"]}},
-            "decode": decode,
-            "sink": {"iceberg": {"table": "lake.a.b", "partition_by": ["days(id)"]}},
-            "trigger": "1 second",
-        }
-    )
+    sink = {"iceberg": {"table": "lake.a.b", "partition_by": ["days(id)"]}}
+    return feed_config(decode=decode, sink=sink, checkpoint=None, trigger="1 second")
 
 
 def test_an_unreadable_table_is_a_warning_besides_the_error_for_an_unusable_schema(
@@ -111,7 +94,7 @@ def test_an_unreadable_table_is_a_warning_besides_the_error_for_an_unusable_sche
     catalog = Catalog(type="jdbc", uri=f"jdbc:sqlite:{database}", warehouse=WAREHOUSE)
     config = of_avro({"registry": registry.url})
     kept = partial(_keeps_schema, config, Connections(catalogs={"lake": catalog}))
-    [check] = _subjects(config.decode, "decode", "value", "t", kept)
+    [check] = _subjects(config.decode, "decode", "value", "hits", kept)
     unusable, unread = check()
     assert (unusable.severity, unread.severity) == ("error", "warning")
     assert "cannot be used" in unusable.what

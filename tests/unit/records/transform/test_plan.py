@@ -5,21 +5,13 @@ from typing import Any
 
 from lakefeed.config.models import PipelineConfig
 from lakefeed.records.transform.plan import keeps_no_state, transform_id
+from tests.support.pipeline_text import feed_config
 
 KAFKA = {"bootstrap_servers": "b:9092", "topics": ["t"]}
 
 
 def config(transform: dict[str, Any] | None, **kafka: Any) -> PipelineConfig:
-    return PipelineConfig.model_validate(
-        {
-            "name": "f",
-            "source": {"kafka": {**KAFKA, **kafka}},
-            "decode": "raw",
-            "sink": {"iceberg": {"table": "lake.n.t"}},
-            "checkpoint": "s3a://bucket/checkpoints/f",
-            **({"transform": transform} if transform else {}),
-        }
-    )
+    return feed_config(name="f", source={"kafka": {**KAFKA, **kafka}}, decode="raw", transform=transform)
 
 
 def steps(**step: Any) -> dict[str, Any]:

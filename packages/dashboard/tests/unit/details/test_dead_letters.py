@@ -16,7 +16,7 @@ from lakefeed.errors import ResourceMissing, Unreachable
 from lakefeed.sinks.dead_letters.recent import read_recent
 from lakefeed.sinks.dead_letters.store import Content, DeadLetterReader, RecentLetters
 from lakefeed_dashboard.details.dead_letters import dead_letters_document, shown
-from packages.dashboard.tests.unit.details.test_tables import config as pipeline
+from tests.support.pipeline_text import feed_config as pipeline
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SCHEMA = pa.schema(

@@ -12,8 +12,8 @@ from lakefeed.offsets.ranges import OffsetRange
 from lakefeed_dashboard.details.feed_details import FeedDetails, costs_of
 from lakefeed_dashboard.details.graph import MOST_TOPICS, graph_of
 from lakefeed_dashboard.settings import Tariff
-from packages.dashboard.tests.unit.details.test_tables import config
 from tests.support.clock import Clock
+from tests.support.pipeline_text import feed_config
 
 
 def monitor_with_batches(clock: Clock, count: int = 10, **figures: Any) -> FeedMonitor:
@@ -41,7 +41,7 @@ def rates(graph: dict[str, Any]) -> dict[str, float | None]:
 
 
 def test_the_graph_has_the_path_of_the_records() -> None:
-    feed = config(
+    feed = feed_config(
         source={"kafka": {"bootstrap_servers": "localhost:9092", "topics": ["clicks", "hits"]}},
         expect={"has_zip": {"rule": "zip IS NOT NULL", "on_violation": "dead_letter"}},
         dead_letters={"table": "lake.web.letters"},
@@ -89,7 +89,7 @@ def test_the_graph_shows_the_rates_of_the_last_minute() -> None:
     clock = Clock()
     monitor = monitor_with_batches(clock)
     monitor.observe_ends({("clicks", 0): 100, ("hits", 0): 900})
-    found = rates(graph_of(config(dead_letters={"topic": "letters"}), monitor))
+    found = rates(graph_of(feed_config(dead_letters={"topic": "letters"}), monitor))
     assert found == {
         "topic:clicks": pytest.approx(10),
         "topic:hits": pytest.approx(90),
@@ -102,7 +102,7 @@ def test_the_graph_shows_the_rates_of_the_last_minute() -> None:
 def test_the_graph_shows_the_first_30_topics() -> None:
     monitor = FeedMonitor("hits")
     monitor.observe_ends({(f"t{number:03}", 0): 1 for number in range(MOST_TOPICS + 5)})
-    nodes = graph_of(config(), monitor)["nodes"]
+    nodes = graph_of(feed_config(), monitor)["nodes"]
     assert nodes[MOST_TOPICS]["label"] == "5 more topics"
 
 
@@ -135,7 +135,7 @@ def test_costs_are_unknown_without_counted_requests() -> None:
 
 def test_feed_details_have_no_panels_without_a_spark_session() -> None:
     details = FeedDetails(
-        config(sink={"memory": {}}), FeedMonitor("hits"), connections=Connections.from_environment({})
+        feed_config(sink={"memory": {}}), FeedMonitor("hits"), connections=Connections.from_environment({})
     )
     assert details.documents["panels"]() == {"panels": []}
     assert details.documents["graph"]()["nodes"][0]["id"] == "topic:hits"

@@ -1,30 +1,16 @@
 """The documents of tables and schemas, from the metadata of real tables."""
 
 import json
-from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import ResourceMissing, Unreachable
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed_dashboard.details.schemas import history, schemas_document
 from lakefeed_dashboard.details.tables import MOST_SNAPSHOTS, MOST_TABLES, Metadata, metadata_of, table_document
-
-
-def config(**changes: Any) -> PipelineConfig:
-    return PipelineConfig.model_validate(
-        {
-            "name": "hits",
-            "source": {"kafka": {"bootstrap_servers": "localhost:9092", "topics": ["hits"]}},
-            "decode": {"json": {"schema_ddl": "zip STRING"}},
-            "sink": {"iceberg": {"table": "lake.web.hits"}},
-            "checkpoint": "s3a://lake/c",
-            **changes,
-        }
-    )
+from tests.support.pipeline_text import feed_config
 
 
 def rows(count: int) -> pa.Table:
@@ -36,7 +22,7 @@ def test_the_table_document_has_figures_of_snapshot_summaries(catalog: SqlCatalo
     table.append(rows(3), snapshot_properties={"lakefeed.feed": "hits", "lakefeed.batch-id": "41"})
     table.append(rows(2), snapshot_properties={"lakefeed.feed": "other", "lakefeed.batch-id": "7"})
 
-    document = table_document(config(), FeedMonitor("hits"), lambda name: metadata_of(table.metadata), now=0.0)
+    document = table_document(feed_config(), FeedMonitor("hits"), lambda name: metadata_of(table.metadata), now=0.0)
 
     [shown] = document["tables"]
     assert (shown["name"], shown["files"], shown["rows"], shown["error"]) == ("lake.web.hits", 2, 5, None)
@@ -52,7 +38,7 @@ def test_the_table_document_has_figures_of_snapshot_summaries(catalog: SqlCatalo
 
 def test_an_empty_table_has_no_files(catalog: SqlCatalog) -> None:
     table = catalog.create_table("web.hits", rows(0).schema)
-    document = table_document(config(), FeedMonitor("hits"), lambda name: metadata_of(table.metadata), now=0.0)
+    document = table_document(feed_config(), FeedMonitor("hits"), lambda name: metadata_of(table.metadata), now=0.0)
     assert (document["tables"][0]["files"], document["tables"][0]["bytes"]) == (0, 0)
 
 
@@ -68,7 +54,7 @@ def test_snapshot_summaries_of_other_writers_may_lack_figures() -> None:
         "snapshots": snapshots,
         "schemas": [],
     }
-    [shown] = table_document(config(), FeedMonitor("hits"), lambda name: metadata, now=0.0)["tables"]
+    [shown] = table_document(feed_config(), FeedMonitor("hits"), lambda name: metadata, now=0.0)["tables"]
     assert (shown["files"], shown["bytes"], shown["snapshot_count"]) == (None, None, 9_000)
     assert shown["snapshots"][0]["id"] == "9223372036854775807"
     assert shown["snapshots"][0]["added_rows"] == 0
@@ -79,7 +65,7 @@ def test_deleted_rows_are_not_counted(equality_deletes: str, left: int | None) -
     summary = {"total-records": "11511", "total-position-deletes": "7511", "total-equality-deletes": equality_deletes}
     snapshot = {"snapshot-id": 1, "timestamp-ms": 0, "summary": summary}
     metadata: Metadata = {"current-snapshot": snapshot, "snapshot-count": 1, "snapshots": [snapshot]}
-    [shown] = table_document(config(), FeedMonitor("hits"), lambda name: metadata, now=0.0)["tables"]
+    [shown] = table_document(feed_config(), FeedMonitor("hits"), lambda name: metadata, now=0.0)["tables"]
     assert (shown["rows"], shown["snapshots"][0]["total_rows"], shown["error"]) == (left, left, None)
 
 
@@ -93,7 +79,9 @@ def test_a_table_that_cannot_be_read_does_not_hide_the_others(catalog: SqlCatalo
             raise ResourceMissing("there is no table")
         return metadata_of(table.metadata)
 
-    feed = config(dead_letters={"table": "lake.web.letters"}, sinks={"more": {"iceberg": {"table": "lake.web.more"}}})
+    feed = feed_config(
+        dead_letters={"table": "lake.web.letters"}, sinks={"more": {"iceberg": {"table": "lake.web.more"}}}
+    )
     shown = table_document(feed, FeedMonitor("hits"), read, now=0.0)["tables"]
     assert [(each["name"], each["files"], each["note"], each["error"]) for each in shown] == [
         ("lake.web.hits", 0, None, None),
@@ -103,13 +91,13 @@ def test_a_table_that_cannot_be_read_does_not_hide_the_others(catalog: SqlCatalo
 
 
 def test_a_sink_without_snapshots_has_a_note() -> None:
-    feed = config(sink={"memory": {"view": "now"}})
+    feed = feed_config(sink={"memory": {"view": "now"}})
     document = table_document(feed, FeedMonitor("hits"), lambda name: {}, now=0.0)
     assert document["tables"][0]["note"] == "sink is memory, which has no snapshots; 0 rows were written by this run"
 
 
 def test_the_first_50_tables_are_shown() -> None:
-    feed = config(
+    feed = feed_config(
         source={"kafka": {"bootstrap_servers": "localhost:9092", "topics_pattern": "hits.*"}},
         decode="string",
         sink={"iceberg": {"table": "lake.web.{topic}"}},
@@ -181,8 +169,8 @@ def test_the_schemas_document_lists_the_schemas_of_written_batches() -> None:
     def read(name: str) -> Metadata:
         raise ResourceMissing(name)
 
-    document = schemas_document(config(), monitor, read)
+    document = schemas_document(feed_config(), monitor, read)
     assert document["schemas"] == []
     assert [(writer["id"], writer["batch"]) for writer in document["writers"]] == [(7, 3)]
-    other = schemas_document(config(sink={"memory": {}}), monitor, read)
+    other = schemas_document(feed_config(sink={"memory": {}}), monitor, read)
     assert other["note"] == "the sink is memory, which keeps no history of its schema"

@@ -17,6 +17,7 @@ from lakefeed.records.columns import RowColumn, columns_of
 from lakefeed_observe.lineage.follower import SCHEMAS, SPEC, LineageRun, end_of, inputs, new_run_id, outputs
 from lakefeed_observe.lineage.settings import Lineage
 from tests.support.openlineage import DOCUMENTS, problems, validator
+from tests.support.pipeline_text import feed_config
 
 LOGIN = {"user": "u", "password": "secret-4711"}
 KAFKA = {"kafka": {"bootstrap_servers": "SASL_SSL://b1:9093,b2:9093", "topics": ["trips"]}}
@@ -31,11 +32,9 @@ CONNECTIONS = Connections(
 
 
 def config(**blocks: Any) -> PipelineConfig:
-    sink = {"iceberg": {"table": "lake.nyc.trips"}}
-    decode = {"json": {"schema_ddl": "id BIGINT"}}
     lineage = {"url": "http://marquez:5000", "namespace": "etl"}
-    given = {"source": KAFKA, "decode": decode, "sink": sink, "checkpoint": "s3a://lake/c", "lineage": lineage}
-    return PipelineConfig.model_validate({"name": "taxi", **given, **blocks})
+    sink = {"iceberg": {"table": "lake.nyc.trips"}}
+    return feed_config(**{"name": "taxi", "source": KAFKA, "sink": sink, "lineage": lineage, **blocks})
 
 
 def run_of(pipeline: PipelineConfig, **settings: Any) -> LineageRun:

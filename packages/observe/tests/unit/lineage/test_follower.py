@@ -18,20 +18,12 @@ from lakefeed_observe.lineage.follower import LineageFollower, LineageRun, repor
 from lakefeed_observe.lineage.settings import Lineage
 from packages.observe.tests.receivers import wait_for
 from tests.support.openlineage import server
-
-SOURCE = {"kafka": {"bootstrap_servers": "b:9092", "topics": ["trips"]}}
+from tests.support.pipeline_text import feed_config
 
 
 def config(url: str, **settings: Any) -> PipelineConfig:
-    return PipelineConfig.model_validate(
-        {
-            "name": "taxi",
-            "source": SOURCE,
-            "decode": {"json": {"schema_ddl": "id BIGINT"}},
-            "sink": "memory",
-            "lineage": {"url": url, "api_key": "canary-key", "every": "1 second", "timeout_seconds": 1, **settings},
-        }
-    )
+    lineage = {"url": url, "api_key": "canary-key", "every": "1 second", "timeout_seconds": 1, **settings}
+    return feed_config(sink="memory", checkpoint=None, lineage=lineage)
 
 
 def run_of(url: str, **settings: Any) -> LineageRun:

@@ -14,18 +14,12 @@ from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.metrics.pushing import LAST_SECONDS
 from lakefeed.operations.followers import FollowedRun
 from lakefeed_observe.otlp.collector import follow
+from tests.support.pipeline_text import feed_config
 from tests.support.servers.otlp import collector, metrics_in
 
 
 def config(**otlp: Any) -> PipelineConfig:
-    return PipelineConfig.model_validate(
-        {
-            "name": "taxi",
-            "source": {"rate": {}},
-            "sink": {"memory": {"view": "seen"}},
-            "otlp": {"every": "1 second", **otlp},
-        }
-    )
+    return feed_config(otlp={"every": "1 second", **otlp})
 
 
 def followed(settings: PipelineConfig, monitor: FeedMonitor) -> AbstractContextManager[None]:
