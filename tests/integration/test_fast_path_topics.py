@@ -23,7 +23,7 @@ from lakefeed.errors import LakefeedError
 from lakefeed.feed.progress import FinishedBatch
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed_local.stack import Stack
-from tests.support.feed import Feed
+from tests.support.feed import Feed, until
 
 HUGE = 3 * 1024 * 1024
 LIMIT = 70
@@ -78,10 +78,7 @@ def read_by_spark(spark: SparkSession, feed: Feed, topics: list[str]) -> dict[Re
 
 def wait_for_gaps(spark: SparkSession, feed: Feed, topic: str) -> None:
     """Wait until the broker has compacted the topic; then disable compaction, so that the topic stays as it is."""
-    deadline = time.monotonic() + 120
-    while len(read_by_spark(spark, feed, [topic])) >= 200:
-        assert time.monotonic() < deadline
-        time.sleep(1)
+    until(lambda: len(read_by_spark(spark, feed, [topic])) < 200)
     setting = ConfigEntry("cleanup.policy", "delete", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource("topic", topic, incremental_configs=[setting])
     admin = AdminClient({"bootstrap.servers": feed.stack.bootstrap_servers})

@@ -1,4 +1,7 @@
-"""A clock that a test sets."""
+"""A clock that a test sets, and a wait for a condition."""
+
+import time
+from collections.abc import Callable
 
 
 class Clock:
@@ -6,3 +9,11 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+
+def until(condition: Callable[[], object], *, seconds: float = 180) -> None:
+    """Wait until the condition holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

@@ -2,9 +2,8 @@
 
 import json
 import os
-import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.connections import Catalog, Connections
 from lakefeed.pipeline import Pipeline
 from lakefeed_local.stack import Endpoints
+from tests.support.clock import until as until
 
 TRIP = {
     "type": "record",
@@ -239,14 +239,6 @@ def store_of(stack: Endpoints) -> fs.S3FileSystem:
 def records(count: int, *, first: int = 0) -> list[bytes]:
     """Return the values that ``Feed.send_ids`` sends for `count` ids."""
     return [json.dumps({"id": number}).encode() for number in range(first, first + count)]
-
-
-def until(condition: Callable[[], object], *, seconds: float = 180) -> None:
-    """Wait until the condition holds."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def trips(start: int, end: int) -> list[dict[str, Any]]:

@@ -2,8 +2,7 @@
 
 import json
 import ssl
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.message import EmailMessage
@@ -16,6 +15,7 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
 from lakefeed_testing.http_server import HttpAnswer, HttpRequest, serve_http
+from tests.support.clock import until
 
 
 @dataclass
@@ -29,15 +29,8 @@ class Hook:
 
     def wait(self, count: int, *, seconds: float = 20) -> list[Any]:
         """Wait for `count` requests, and return their bodies."""
-        wait_for(lambda: len(self.bodies) >= count, seconds=seconds)
+        until(lambda: len(self.bodies) >= count, seconds=seconds)
         return self.bodies
-
-
-def wait_for(condition: Callable[[], bool], *, seconds: float = 20) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 @contextmanager

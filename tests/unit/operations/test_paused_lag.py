@@ -3,20 +3,13 @@
 import threading
 import time
 from collections.abc import Mapping
-from typing import Any
 
 from lakefeed.errors import Unreachable
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.offsets.ranges import OffsetRange, Partition
 from lakefeed.operations.followers import observing_lag_while_paused
+from tests.support.clock import until
 from tests.support.pipeline_text import feed_config
-
-
-def until(look: Any) -> None:
-    end = time.monotonic() + 10
-    while not look():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def test_the_broker_is_asked_for_end_offsets_only_while_the_feed_is_paused() -> None:

@@ -3,8 +3,9 @@
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
+
+from tests.support.clock import until
 
 ROOT = Path(__file__).parents[3]
 
@@ -41,7 +42,4 @@ def test_no_server_outlives_a_process_that_is_killed(tmp_path: Path) -> None:
         server = int(child.stdout.readline())
         child.kill()
         child.wait(30)
-    deadline = time.monotonic() + 20
-    while alive(server):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: not alive(server), seconds=20)

@@ -6,7 +6,7 @@ import re
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from lakefeed_adopt.plan import AdoptionPlan
 from lakefeed_repair.backfill import BackfillRequest, backfill
 from packages.adopt.tests.adoption import DECODE, assert_each_once, plan, send, take_over
 from tests.support.cli import lakefeed
-from tests.support.feed import Feed, ids
+from tests.support.feed import Feed, ids, until
 from tests.support.servers.kafka_connect import IcebergSink
 
 COLUMNS = "topic,part,at"
@@ -98,13 +98,6 @@ def wait_for_announcements(sink: IcebergSink, count: int) -> None:
                 count -= b"DataComplete" in (message.value() or b"")
     finally:
         consumer.close()
-
-
-def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.2)
 
 
 def wait_for_commit(feed: Feed) -> None:

@@ -14,7 +14,7 @@ from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.pipeline import Pipeline
 from lakefeed_dashboard.details.feed_details import FeedDetails
 from lakefeed_dashboard.settings import QueryPanel
-from tests.support.feed import Feed
+from tests.support.feed import Feed, until
 
 ENDLESS = "SELECT count(*) AS n FROM range(1000000000000000)"
 
@@ -25,13 +25,6 @@ def hits(zip_code: str, count: int) -> list[bytes]:
 
 def panel(name: str, **settings: Any) -> QueryPanel:
     return QueryPanel.model_validate({"name": name, "every": "5 seconds", **settings})
-
-
-def until(condition: Callable[[], object], *, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.1)
 
 
 def pipeline_of(feed: Feed, **blocks: Any) -> Pipeline:

@@ -29,6 +29,7 @@ from packages.dashboard.tests.dashboards import (
     with_login,
     without_login,
 )
+from tests.support.clock import until
 
 FEEDS = 50
 HANGING = 5
@@ -139,10 +140,7 @@ def test_the_drivers_of_this_user_are_found_and_distinguished(tmp_path: Path, mo
         stack.enter_context(announced(this_driver(), feed="quiet", identity="quiet", since=1.0))
         feeds = RemoteFeeds(sources_of([]), note=lambda message, **details: None)
         stack.callback(feeds.close)
-        end = time.monotonic() + 5
-        while sum(row["reachable"] for row in feeds.rows()) < 2:
-            assert time.monotonic() < end
-            time.sleep(0.05)
+        until(lambda: sum(row["reachable"] for row in feeds.rows()) == 2)
         rows = feeds.rows()
         names = [row["feed"] for row in rows]
         assert (names[:2], names[2].startswith("taxi~")) == (["quiet", "taxi"], True)
@@ -159,10 +157,7 @@ def test_a_feed_is_listed_only_after_its_driver_has_answered() -> None:
     with serve(OwnFeed(monitor), port=0) as driver:
         source = WatchedServer(key="1", server=FeedServer(driver.url or "", driver.token))
         with many([source]) as (feeds, _):
-            end = time.monotonic() + 5
-            while not [row for row in feeds.rows() if row["reachable"]]:
-                assert time.monotonic() < end
-                time.sleep(0.05)
+            until(lambda: [row for row in feeds.rows() if row["reachable"]])
     with many([source]) as (feeds, _):
         assert feeds.rows() == []
 

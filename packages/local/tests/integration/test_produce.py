@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from lakefeed_local.produce.sources import ROUNDED, read_error, read_rows
 from lakefeed_local.produce.taxi import KEY, taxi_rows, taxi_schema
 from lakefeed_local.produce.write import produce
 from lakefeed_local.stack import Endpoints
+from tests.support.clock import until
 
 TRIPS = Path(__file__).parents[4] / "tests" / "data" / "trips.csv"
 
@@ -269,13 +269,6 @@ def lakefeed(stack: Endpoints, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def wait_until(true: Callable[[], bool], *, seconds: float = 180) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.5)
-
-
 def test_the_command_generates_rows_and_prints_a_report(stack: Endpoints, topic: str, tmp_path: Path) -> None:
     command = ("topics", "produce", topic, "--generate", "taxi", "--rows", "200", "--output", "json")
     process = lakefeed(stack, *command, "--compression", "zstd", "--log-file", str(tmp_path / "log"))
@@ -291,7 +284,7 @@ def test_ctrl_c_stops_a_batch_and_prints_the_number_of_records(stack: Endpoints,
     topics = Topics(stack.bootstrap_servers)
     command = ("topics", "produce", topic, "--generate", "taxi", "--rows", "1000000", "--rate", "500")
     process = lakefeed(stack, *command, "--log-file", str(tmp_path / "log"))
-    wait_until(lambda: topics.describe(topic).offsets > 500)
+    until(lambda: topics.describe(topic).offsets > 500)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=120)
     assert process.returncode == 130, err
@@ -316,17 +309,17 @@ def test_a_stream_follows_a_folder_and_resumes_after_a_restart(stack: Endpoints,
         return lakefeed(stack, *command, *places, "--log-file", str(tmp_path / "log"))
 
     process = start()
-    wait_until(lambda: topics.describe(topic).offsets == 1)
+    until(lambda: topics.describe(topic).offsets == 1)
     (tmp_path / "2.csv").write_text(f"{header}\n{lines[1]}\n")
     (tmp_path / "2.csv").rename(folder / "2.csv")
-    wait_until(lambda: topics.describe(topic).offsets == 2)
+    until(lambda: topics.describe(topic).offsets == 2)
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
 
     (folder / "3.csv").write_text(f"{header}\n{lines[2]}\n")
     process = start()
-    wait_until(lambda: topics.describe(topic).offsets == 3)
+    until(lambda: topics.describe(topic).offsets == 3)
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=120)
     assert process.returncode == 0

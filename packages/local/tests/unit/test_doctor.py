@@ -1,48 +1,32 @@
 """``lakefeed local doctor`` finds problems of folders, a store, a port, and a java that is too old."""
 
 import socket
-import threading
 from collections.abc import Iterator
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 
 from lakefeed_local.doctor import Diagnosis, examine
+from tests.support.servers.gate import Handler, serving
 
 
-class Store(BaseHTTPRequestHandler):
+class Store(Handler):
     """A store that answers HEAD with a date, and overwrites any object, as stores without conditional writes do."""
 
     date = "Mon, 23 Nov 2026 07:00:00 GMT"
 
-    def do_HEAD(self) -> None:
-        self.send_response_only(403)
-        self.send_header("Date", self.date)
-        self.end_headers()
-
-    def do_PUT(self) -> None:
-        self.send_response_only(200)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def do_DELETE(self) -> None:
-        self.do_PUT()
-
-    def log_message(self, *args: object) -> None:
-        pass
+    def answer(self, body: bytes) -> None:
+        if self.command == "HEAD":
+            self.send(403, b"", {"Date": self.date})
+        else:
+            self.send(200, b"", {})
 
 
 @pytest.fixture
 def store() -> Iterator[str]:
-    server = HTTPServer(("127.0.0.1", 0), Store)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serving(Store) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 def found(name: str) -> Diagnosis:

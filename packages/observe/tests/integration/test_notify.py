@@ -16,8 +16,9 @@ from lakefeed_observe.notify.notifier import notifying
 from lakefeed_observe.notify.settings import Notify
 from lakefeed_observe.runs.page import page_of
 from lakefeed_observe.runs.store import local_runs, traces_of
-from packages.observe.tests.receivers import wait_for, web_hook
+from packages.observe.tests.receivers import web_hook
 from tests.support.cli import Running, lakefeed
+from tests.support.clock import until
 from tests.support.feed import JSON_ROWS, TRIP, Feed
 from tests.support.pipeline_text import GOOD
 from tests.support.servers.alertmanager import alertmanager
@@ -36,13 +37,13 @@ def test_a_real_alertmanager_shows_an_alert_and_the_resolution(tmp_path: Path) -
             monitor.begin(sink="iceberg lake.nyc.trips", fence=None)
             monitor.starts_at({("trips", 0): 0})
             monitor.observe_ends({("trips", 0): 500})
-            wait_for(lambda: bool(server.alerts(alertname="LakefeedLag")))
+            until(lambda: bool(server.alerts(alertname="LakefeedLag")))
             [lag] = server.alerts(alertname="LakefeedLag", feed="taxi", severity="warning")
             assert lag["status"]["state"] == "active"
             assert "500 records are not committed" in lag["annotations"]["description"]
             assert lag["generatorURL"] == link
             monitor.observe_ends({("trips", 0): 0})
-            wait_for(lambda: not server.alerts(alertname="LakefeedLag"))
+            until(lambda: not server.alerts(alertname="LakefeedLag"))
             monitor.ended(Unreachable("the broker does not answer", where="b:9092", hint=HOSTILE.decode()))
         [failed] = server.alerts(alertname="LakefeedFailed")
         assert failed["labels"]["severity"] == "critical"
@@ -106,9 +107,9 @@ def test_a_run_with_a_new_schema_and_dead_letters_sends_messages_and_leaves_a_tr
         )
         thread = threading.Thread(target=pipeline.run, kwargs={"spark": lake, "monitor": monitor, "stop": stop})
         thread.start()
-        wait_for(lambda: monitor.snapshot().totals.records == 15, seconds=120)
+        until(lambda: monitor.snapshot().totals.records == 15, seconds=120)
         feed.send(feed.avro([{"id": number, "zone": "a", "tip": 1} for number in range(10)], wider), partition=0)
-        wait_for(lambda: monitor.snapshot().totals.records == 25, seconds=120)
+        until(lambda: monitor.snapshot().totals.records == 25, seconds=120)
         stop.set()
         thread.join(60)
         bodies = {body["trigger"]: body for body in hook.bodies}
@@ -147,7 +148,7 @@ def test_a_killed_run_leaves_a_trace(feed: Feed, tmp_path: Path) -> None:
     running = Running(["run", path, "--log-format", "json"], environment, tmp_path / "log")
     try:
         running.wait_until_it_says('"event":"batch"')
-        wait_for(lambda: any(run["end"] == "running" for run in runs()), seconds=60)
+        until(lambda: any(run["end"] == "running" for run in runs()), seconds=60)
     finally:
         running.kill()
     [run] = runs()

@@ -11,6 +11,7 @@ import pytest
 from lakefeed.errors import ConfigError
 from lakefeed_dashboard.details.panels import Panels, cell, statement_of
 from lakefeed_dashboard.settings import QueryPanel
+from tests.support.clock import until
 
 
 class Queries:
@@ -44,13 +45,6 @@ def panel(name: str = "hits", **settings: Any) -> QueryPanel:
 
 def panels_of(queries: Queries, *panels: QueryPanel, clock: Callable[[], float] = time.time) -> Panels:
     return Panels(panels, open_query=lambda: queries.query, cancel_group=queries.cancelled.append, clock=clock)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 5
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def test_no_query_runs_until_a_user_looks() -> None:

@@ -7,13 +7,10 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Self
 
 import pytest
 
@@ -23,6 +20,7 @@ from lakefeed.messages.text import json_line
 from lakefeed.monitor.drivers import announced
 from lakefeed.monitor.feed_monitor import FeedMonitor, this_driver
 from lakefeed.offsets.ranges import OffsetRange
+from lakefeed_testing.http_server import HttpAnswer, HttpRequest, serve_http
 from tests.support.terminal import DOWN, ENTER, ESCAPE, terminal
 
 HOSTILE = "evil\x1b]0;pwned\x07\x1b[2J\u202egnp.exe"
@@ -52,40 +50,18 @@ def monitor_of(name: str, *, lag: int, batches: int = 8) -> FeedMonitor:
     return monitor
 
 
-class Drivers:
-    """A server that answers for many drivers; the token of a request names the driver."""
+@contextmanager
+def drivers(monitors: Mapping[str, FeedMonitor]) -> Iterator[str]:
+    """Answer for many drivers; the token of a request names the driver."""
 
-    def __init__(self) -> None:
-        drivers = self.monitors = dict[str, FeedMonitor]()
+    def answer(request: HttpRequest) -> HttpAnswer:
+        monitor = monitors[request.headers["authorization"].removeprefix("Bearer ")]
+        path = request.path.partition("?")[0]
+        found = monitor.snapshot() if path == "/progress" else monitor.history_since(0.0, most=500)
+        return HttpAnswer(200 if path in ("/progress", "/history") else 404, json_line(found.as_dict()).encode())
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                monitor = drivers[self.headers["Authorization"].removeprefix("Bearer ")]
-                path = self.path.partition("?")[0]
-                body = json_line(
-                    monitor.snapshot().as_dict()
-                    if path == "/progress"
-                    else monitor.history_since(0.0, most=500).as_dict()
-                ).encode()
-                self.send_response(200 if path in ("/progress", "/history") else 404)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-                """Log nothing."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+    with serve_http(answer) as url:
+        yield url
 
 
 @pytest.fixture
@@ -96,11 +72,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with ExitStack() as stack:
         silent = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=100))
         hangs = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        drivers = stack.enter_context(Drivers())
+        monitors = dict[str, FeedMonitor]()
+        answers = stack.enter_context(drivers(monitors))
         for number in range(FEEDS):
             name = HOSTILE if number == 7 else f"feed-{number:02}"
-            drivers.monitors[name.encode().hex()] = monitor_of(name, lag=10 * number)
-            url = hangs if number < HANGING else drivers.url
+            monitors[name.encode().hex()] = monitor_of(name, lag=10 * number)
+            url = hangs if number < HANGING else answers
             file = announced(driver, feed=name, identity=name, since=time.time(), url=url, token=name.encode().hex())
             stack.enter_context(file)
         gone = driver.model_copy(update={"pid": 2**22 - 1})

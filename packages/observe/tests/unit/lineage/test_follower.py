@@ -16,7 +16,7 @@ from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.operations.followers import FollowedRun, following
 from lakefeed_observe.lineage.follower import LineageFollower, LineageRun, reporting
 from lakefeed_observe.lineage.settings import Lineage
-from packages.observe.tests.receivers import wait_for
+from tests.support.clock import until
 from tests.support.openlineage import server
 from tests.support.pipeline_text import feed_config
 
@@ -44,9 +44,9 @@ def test_a_run_is_reported_from_its_start_to_its_end() -> None:
             following(FollowedRun(config=config(url), monitor=monitor, connections=Connections())),
             monitor.until_end(),
         ):
-            wait_for(lambda: len(events) == 1)
+            until(lambda: len(events) == 1)
             monitor.finish(batch(0))
-            wait_for(lambda: len(events) == 2)
+            until(lambda: len(events) == 2)
             time.sleep(1.2)  # Longer than `every`: without a new batch, the follower sends no event.
         assert [event["eventType"] for event in events] == ["START", "RUNNING", "COMPLETE"]
     assert len({event["run"]["runId"] for event in events}) == 1
@@ -92,9 +92,9 @@ def test_a_lasting_failure_is_noted_once_and_the_start_event_is_retried() -> Non
     follower = LineageFollower(run_of("http://nowhere"), monitor, post=post)
     thread = threading.Thread(target=follower.follow)
     thread.start()
-    wait_for(lambda: len(sent) == 1)
+    until(lambda: len(sent) == 1)
     monitor.finish(batch(0))
-    wait_for(lambda: len(sent) == 2)
+    until(lambda: len(sent) == 2)
     monitor.ended()
     follower.finish()
     thread.join(5)

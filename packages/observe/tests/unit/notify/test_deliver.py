@@ -17,7 +17,8 @@ from lakefeed.monitor.model import Driver
 from lakefeed_observe.notify.deliver import NotDelivered, deliver
 from lakefeed_observe.notify.message import Message, Occurrence
 from lakefeed_observe.notify.settings import NotifyTarget
-from packages.observe.tests.receivers import mailbox, wait_for, web_hook
+from packages.observe.tests.receivers import mailbox, web_hook
+from tests.support.clock import until
 from tests.support.misbehaving import Manner, misbehaving
 from tests.support.servers.authority import Authority
 
@@ -189,7 +190,7 @@ def test_a_command_is_killed_with_its_children(tmp_path: Path) -> None:
     assert time.monotonic() - began < 10
     assert (error.reason, error.is_transient) == ("the program exceeded its timeout and was killed", False)
     for pid in map(int, pids.read_text().split()):
-        wait_for(lambda pid=pid: not _runs(pid))  # type: ignore[misc]
+        until(lambda pid=pid: not _runs(pid))  # type: ignore[misc]
 
 
 def _runs(pid: int) -> bool:

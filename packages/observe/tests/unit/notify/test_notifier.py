@@ -21,7 +21,8 @@ from lakefeed_observe.notify.deliver import NotDelivered
 from lakefeed_observe.notify.message import Message, Occurrence
 from lakefeed_observe.notify.notifier import MOST_WAITING, Sender, notifying
 from lakefeed_observe.notify.settings import Notify, NotifyTarget
-from packages.observe.tests.receivers import wait_for, web_hook
+from packages.observe.tests.receivers import web_hook
+from tests.support.clock import until
 from tests.support.misbehaving import misbehaving
 
 SECRET = "canary-51aa0c7e"
@@ -55,7 +56,7 @@ def test_a_server_that_hangs_delays_neither_other_targets_nor_the_runs_end(
     with misbehaving("silent") as address, web_hook() as hook:
         with notifying(settings(f"http://{address}/{SECRET}", hook.url), monitor, seconds=3.0):
             begin_and_fail(monitor)
-            wait_for(lambda: len(hook.bodies) == 1)
+            until(lambda: len(hook.bodies) == 1)
             began = time.monotonic()
         assert time.monotonic() - began < 8
     notes = [event.message for event in monitor.events.after() if event.kind == "note"]
@@ -129,13 +130,13 @@ def test_a_full_queue_drops_and_counts_the_oldest_messages() -> None:
     slow = Blocked()
     own = sender(slow, most_per_hour=1000)
     own.put(message(0))
-    wait_for(lambda: slow.begun == 1)
+    until(lambda: slow.begun == 1)
     began = time.monotonic()
     for number in range(1, 301):
         own.put(message(number))
     assert time.monotonic() - began < 5  # No call to put() waits.
     slow.gate.set()
-    wait_for(lambda: len(slow.got) == MOST_WAITING + 1)
+    until(lambda: len(slow.got) == MOST_WAITING + 1)
     assert slow.got[1].left_out == 200
     assert [each.finding.what for each in slow.got][-1] == "message 300"
     close(own)
@@ -146,7 +147,7 @@ def test_the_newest_message_is_sent_first_at_a_runs_end() -> None:
     own = sender(slow)
     for number in range(5):
         own.put(message(number))
-    wait_for(lambda: slow.begun == 1)
+    until(lambda: slow.begun == 1)
     own.put(message(9, trigger="failed"))
     own.close(time.monotonic() + 5)
     slow.gate.set()
@@ -205,7 +206,7 @@ def test_retries_of_a_message_end_after_ten_minutes() -> None:
 
     own = sender(deliver, clock=lambda: now[0])
     own.put(message(0))
-    wait_for(lambda: own._left_out == 1)
+    until(lambda: own._left_out == 1)
     assert len(attempts) == 1
     own.close(now[0])
     own.join()

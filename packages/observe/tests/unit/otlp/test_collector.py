@@ -16,7 +16,7 @@ from lakefeed.monitor.metrics.reading import FeedReading
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed_observe.otlp.collector import OtlpMetrics
 from lakefeed_observe.otlp.settings import Otlp
-from packages.observe.tests.receivers import wait_for
+from tests.support.clock import until
 from tests.support.servers.otlp import collector, metrics_in
 
 
@@ -75,7 +75,7 @@ def test_a_refusal_is_reported_once(status: int) -> None:
             on_change=changes.append,
             close=sender.close,
         ):
-            wait_for(lambda: len(taken) >= 3)
+            until(lambda: len(taken) >= 3)
     assert changes == [False]
 
 
@@ -108,7 +108,7 @@ def test_metrics_arrive_after_a_collector_has_come_back() -> None:
     changes: list[bool] = []
     answers = iter([False, False, True, True])
     with pushing("test", lambda: next(answers, True), every=0.01, on_change=changes.append):
-        wait_for(lambda: len(changes) == 2)
+        until(lambda: len(changes) == 2)
     assert changes == [False, True]
 
 

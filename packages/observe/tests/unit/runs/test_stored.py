@@ -2,11 +2,8 @@
 
 import json
 import re
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -16,6 +13,7 @@ from lakefeed.config.connections import S3
 from lakefeed.errors import Unreachable
 from lakefeed_observe.runs.settings import runs_of_file
 from lakefeed_observe.runs.store import StoredRuns
+from lakefeed_testing.http_server import HttpAnswer, HttpRequest, serve_http
 from tests.support.pipeline_text import ENVIRONMENT, GOOD, problems
 
 IDS = [f"20260101T{number:06d}Z-abcdef" for number in range(25)]
@@ -32,33 +30,23 @@ def store() -> Iterator[tuple[S3, list[str]]]:
     """Run a store that lists ten names per response, oldest first as S3 does; one object is not JSON."""
     paths: list[str] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            parts = urlsplit(self.path)
-            paths.append(self.path)
-            query = parse_qs(parts.query)
-            if "list-type" in query:
-                prefix, after = query["prefix"][0], query.get("start-after", [""])[0]
-                names = [f"{prefix}{run}.json" for run in IDS if f"{prefix}{run}.json" > after]
-                keys = "".join(f"<Contents><Key>{name}</Key><Size>20</Size></Contents>" for name in names[:PAGE])
-                more = str(len(names) > PAGE).lower()
-                body = f"<ListBucketResult><IsTruncated>{more}</IsTruncated>{keys}</ListBucketResult>"
-            else:
-                run = parts.path.rpartition("/")[2].removesuffix(".json")
-                body = "{" if run == IDS[-2] else json.dumps({"run": run, "end": "ended"})
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body.encode())
+    def answer(request: HttpRequest) -> HttpAnswer:
+        parts = urlsplit(request.path)
+        paths.append(request.path)
+        query = parse_qs(parts.query)
+        if "list-type" in query:
+            prefix, after = query["prefix"][0], query.get("start-after", [""])[0]
+            names = [f"{prefix}{run}.json" for run in IDS if f"{prefix}{run}.json" > after]
+            keys = "".join(f"<Contents><Key>{name}</Key><Size>20</Size></Contents>" for name in names[:PAGE])
+            more = str(len(names) > PAGE).lower()
+            body = f"<ListBucketResult><IsTruncated>{more}</IsTruncated>{keys}</ListBucketResult>"
+        else:
+            run = parts.path.rpartition("/")[2].removesuffix(".json")
+            body = "{" if run == IDS[-2] else json.dumps({"run": run, "end": "ended"})
+        return HttpAnswer(body=body.encode())
 
-        def log_message(self, *_: Any) -> None:
-            """Log nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-        yield store_at(server.server_address[1]), paths
-        server.shutdown()
+    with serve_http(answer) as url:
+        yield store_at(int(url.rpartition(":")[2])), paths
 
 
 def test_the_newest_20_traces_are_read_and_invalid_traces_are_skipped(store: tuple[S3, list[str]]) -> None:

@@ -28,7 +28,7 @@ from lakefeed_observe.runs.cli import runs
 from lakefeed_observe.runs.follower import RunTrace, tracing
 from lakefeed_observe.runs.page import page_of
 from lakefeed_observe.runs.store import LocalRuns, Trace, local_runs
-from packages.observe.tests.receivers import wait_for
+from tests.support.clock import until
 from tests.support.pipeline_text import ENVIRONMENT, GOOD
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\x1b[2J\u202e"
@@ -111,7 +111,7 @@ def test_the_trace_of_a_killed_process_has_the_end_cut(tmp_path: Path, monkeypat
     folder = LocalRuns(tmp_path / "runs")
     process = subprocess.Popen([sys.executable, "-c", script, str(folder.folder)])
     try:
-        wait_for(lambda: any(trace.sink == "iceberg t" for trace in folder.traces()), seconds=60)
+        until(lambda: any(trace.sink == "iceberg t" for trace in folder.traces()), seconds=60)
         [trace] = folder.traces()
         assert (trace.end, trace.ended_at) == ("running", None)
     finally:
@@ -142,9 +142,9 @@ def test_an_important_event_is_written_soon(folder: LocalRuns, monkeypatch: pyte
     monitor = FeedMonitor("taxi")
     with tracing(folder, monitor):
         monitor.begin(sink="iceberg t", fence=None)
-        wait_for(lambda: any(trace.sink == "iceberg t" for trace in folder.traces()))
+        until(lambda: any(trace.sink == "iceberg t" for trace in folder.traces()))
         monitor.failed(Unreachable("a table cannot be written"))
-        wait_for(lambda: bool(next(folder.traces()).errors))
+        until(lambda: bool(next(folder.traces()).errors))
         monitor.ended()
 
 
