@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from lakefeed.errors import LakefeedError
 from lakefeed.records.decode.registry import SchemaRegistry
-from tests.support.any_schemas import Schemas
+from tests.support.avro_pairs import Draw
 from tests.support.feed import Feed
 from tests.support.hostile import mutated
 
@@ -37,7 +37,7 @@ ODD = ["_pos", "ident.x", "kafka_offset", "lakefeed_deleted", "a.b", "${env:HOME
 
 def versions(seed: int, count: int) -> Iterator[Any]:
     """Yield versions of a schema: after the first, fields are added, changed, removed or get odd names."""
-    dice, schemas, newest = random.Random(seed), Schemas(seed), FIRST
+    dice, schemas, newest = random.Random(seed), Draw(seed, wild=True), FIRST
     yield FIRST
     for number in range(count):
         later = schemas.next(newest)

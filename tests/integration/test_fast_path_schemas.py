@@ -4,11 +4,12 @@ import json
 from typing import Any
 
 import pytest
-from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StringType
 
 from lakefeed.ledger.outcomes import Counts
-from tests.support.any_avro import AnyAvro
+from lakefeed_encode.encode import to_records
+from tests.support.any_rows import AnyRows
 from tests.support.feed import Feed
 from tests.support.wire_format import build
 
@@ -16,12 +17,11 @@ METRICS = ("record_count", "value_counts", "null_value_counts", "nan_value_count
 RECORDS = 120
 
 
-def fill(feed: Feed, seed: int) -> str:
+def fill(spark: SparkSession, feed: Feed, seed: int) -> str:
     """Fill a topic with records of a random schema, null, and undecodable values; return the topic's name."""
-    topic, drawn = f"{feed.name}.t{seed}", AnyAvro(seed)
-    registry = SchemaRegistryClient({"url": feed.stack.schema_registry_url})
-    number = registry.register_schema(f"{topic}-value", Schema(json.dumps(drawn.schema), "AVRO"))
-    values: list[bytes | None] = [build(number, each) for each in drawn.records(RECORDS)]
+    topic, drawn = f"{feed.name}.t{seed}", AnyRows(seed, names=["c", "field_"], keys=[StringType()])
+    sent = to_records(drawn.frame(spark, RECORDS), topic=topic, registry=feed.stack.schema_registry_url)
+    values: list[bytes | None] = [bytes(row.value) for row in sent.select("value").collect()]
     cut = values[0][:-1] if values[0] else b""
     values[40:40] = [None, b"", b"no header", build(1_000_000_000, b"x"), cut]
     feed.create_topic(topic=topic, partitions=1)
@@ -82,7 +82,7 @@ def landed(spark: SparkSession, feed: Feed, seeds: range, path: str) -> dict[str
     "seeds", [pytest.param(range(4), id="few"), pytest.param(range(100, 160), id="many", marks=pytest.mark.slow)]
 )
 def test_topics_of_random_schemas_land_alike_on_both_paths(lake: SparkSession, feed: Feed, seeds: range) -> None:
-    topics = [fill(feed, seed) for seed in seeds]
+    topics = [fill(lake, feed, seed) for seed in seeds]
     fast, general = landed(lake, feed, seeds, "auto"), landed(lake, feed, seeds, "off")
     assert fast.keys() == general.keys() == set(topics)
     for topic in topics:

@@ -15,7 +15,7 @@ from lakefeed.errors import ConfigError, SchemaIncompatible
 from lakefeed.records.decode import PlainAvro, decoded
 from lakefeed.records.schema import merge_schemas
 from lakefeed.records.schema.fit import StorableRows, align_columns, columns_of
-from tests.support.any_schemas import Schemas
+from tests.support.avro_pairs import Draw
 from tests.support.records import avro_bytes, records, results
 
 Json = Any
@@ -222,7 +222,7 @@ def test_columns_without_data_are_left_out_at_all_levels(spark: SparkSession) ->
 def test_random_schemas_have_the_same_columns_in_python_and_in_the_decoder(spark: SparkSession, seeds: range) -> None:
     empty = records(spark, [])
     for seed in seeds:
-        schemas = Schemas(seed)
+        schemas = Draw(seed, wild=True)
         version = schemas.record()
         reader = json.dumps(version)
         with suppress(SchemaIncompatible, ConfigError):

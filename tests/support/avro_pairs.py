@@ -1,7 +1,6 @@
-"""Generate random pairs of Avro schemas, a writer's schema and the reader's that evolved from it, and records.
+"""Generate random Avro schemas, later versions of them, and records.
 
-One seed decides everything. This module encodes the writer's records byte by byte, so that no library can reject a
-schema first.
+One seed decides everything. This module encodes records byte by byte, so that no library can reject a schema first.
 """
 
 import copy
@@ -50,6 +49,8 @@ _PROMOTED = {
     "bytes": ["string"],
 }
 _ODD = ["a-b", "ä", "1st", "with space", "select", "'quoted'", "UPPER", "x/y", "日本"]
+_ODDER = [*_ODD, "a`b", "a.b", 'a"b', "element", "value", "member0", "x" * 200]
+_WRONG_DEFAULTS: list[Any] = [None, 0, "x", [], {}, 1.5, True, {"a": 1}, 2**70]
 _TEXTS = ["", "a", "ä", "日本", "x" * 40, '"\\\n', "null"]
 _DEPTH = 4
 _DEEPEST_VALUE = 7
@@ -70,24 +71,36 @@ class Pair:
 
 def pair(seed: int, *, odd_names: bool = True) -> Pair:
     """Return the pair of a seed; one in 20 pairs has up to 500 fields."""
-    return _Draw(random.Random(seed), odd_names=odd_names).pair(seed)
+    return Draw(seed, odd_names=odd_names).pair(seed)
 
 
-class _Draw:
-    def __init__(self, chance: random.Random, *, odd_names: bool) -> None:
-        self._chance = chance
+class Draw:
+    """A generator of schemas; those of a wild one may have wrong defaults, and fields that differ in case only."""
+
+    def __init__(self, seed: int, *, odd_names: bool = True, wild: bool = False) -> None:
+        self._chance = random.Random(seed)
         self._odd = odd_names
+        self._wild = wild
         self._numbers = itertools.count()
         self._named: dict[str, dict[str, Any]] = {}
 
     def pair(self, seed: int) -> Pair:
+        writer = self.record()
+        reader = self.next(writer) if self._chance.random() < 0.8 else writer
+        payloads = [self._value(writer, 0) for _ in range(8)]
+        return Pair(seed, json.dumps(writer), json.dumps(reader), payloads)
+
+    def record(self) -> Any:
+        """Return a record schema, or a union of two; most have a few fields, some have none or hundreds."""
         fields = self._chance.choice([0, 1, 3, 6, 10]) if self._chance.random() < 0.95 else self._chance.randrange(500)
         writer = self._record(fields, _DEPTH if fields < 20 else 1, [])
         if self._chance.random() < 0.05:
-            writer = [writer, "null", self._record(2, 1, [])]
-        reader = self._evolved(copy.deepcopy(writer)) if self._chance.random() < 0.8 else writer
-        payloads = [self._value(writer, 0) for _ in range(8)]
-        return Pair(seed, json.dumps(writer), json.dumps(reader), payloads)
+            return [writer, "null", self._record(2, 1, [])]
+        return writer
+
+    def next(self, version: Any) -> Any:
+        """Return a later version, sometimes by an incompatible change."""
+        return self._evolved(copy.deepcopy(version))
 
     def _name(self, prefix: str) -> str:
         if self._odd and self._chance.random() < 0.05:
@@ -156,7 +169,6 @@ class _Draw:
         return members
 
     def _evolved(self, schema: Any) -> Any:
-        """Return a reader's schema that evolved from ``schema``, sometimes by an incompatible change."""
         chance = self._chance
         if isinstance(schema, str):
             if schema in _PROMOTED and chance.random() < 0.4:
@@ -195,13 +207,22 @@ class _Draw:
             if fate == 0 and '"name"' not in json.dumps(field["type"]):
                 continue
             renamed = {"name": self._name("g"), "aliases": [field["name"]]} if fate == 1 else {"name": field["name"]}
-            fields.append({**renamed, "type": self._evolved(field["type"])})
+            kind = self._evolved(field["type"])
+            if self._wild and isinstance(kind, dict) and chance.random() < 0.1:
+                kind = ["null", kind]
+            fields.append({**renamed, "type": kind})
         for _ in range(chance.randrange(3)):
             fields.append({"name": self._name("new"), **self._default()})
         if chance.random() < 0.03:
             fields.append({"name": self._name("required"), "type": "int"})
         if '"name"' not in defined[10:]:
             chance.shuffle(fields)
+        if self._wild and fields and chance.random() < 0.1:
+            field = chance.choice(fields)
+            names = {each["name"] for each in fields}
+            odd = chance.choice([field["name"].upper(), chance.choice(_ODDER)])
+            fields += [{"name": odd, "type": "int"}] if odd not in names else []
+            field["default"] = chance.choice(_WRONG_DEFAULTS)
         return {**record, "fields": fields}
 
     def _default(self) -> dict[str, Any]:

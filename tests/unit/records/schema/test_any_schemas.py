@@ -11,14 +11,14 @@ from lakefeed.records.schema.ddl import statements
 from lakefeed.records.schema.fit import columns_of
 from lakefeed.records.schema.merge import merge_schemas
 from lakefeed.records.schema.reader import Evolution
-from tests.support.any_schemas import Schemas
+from tests.support.avro_pairs import Draw
 
 CHAINS = 100
 
 
 def run_of(seed: int) -> dict[str, int]:
     """Merge a random chain of schema versions as a feed does; return the number of versions per outcome."""
-    schemas = Schemas(seed)
+    schemas = Draw(seed, wild=True)
     version = schemas.record()
     reader = json.dumps(version)
     counts = {"merged": 0, "refused": 0, "first": 0}
