@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -130,17 +129,6 @@ def test_documented_make_targets_and_their_files_exist() -> None:
             assert find_spec(module) is not None, (target, module)
         for line in re.findall(r"bin/(lakefeed .*)", ran):
             _parse(root, shlex.split(line)[1:])
-
-
-@pytest.mark.slow
-def test_make_faults_finds_its_tests() -> None:
-    """Only this target is checked, because the other targets with pytest collect the folder of this test."""
-    options = ["--collect-only", "-q", "-p", "no:cacheprovider"]
-    command = [sys.executable, "-m", "pytest", *options, "tests/faults/test_sweep.py"]
-    environment = {**os.environ, "SEEDS": "3", "SEED": ""}
-    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert re.search(r"\b3 tests collected|\b3/", ran.stdout), ran.stdout
 
 
 def test_the_pipeline_files_that_readme_and_docs_name_exist() -> None:

@@ -98,12 +98,6 @@ def test_the_tests_that_documents_name_exist() -> None:
     assert missing == []
 
 
-def test_the_index_of_the_documentation_lists_every_page() -> None:
-    index = (ROOT / "docs" / "README.md").read_text("utf-8")
-    pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
-    assert sorted(name for name in pages if f"]({name})" not in index) == []
-
-
 def test_the_java_classes_that_documents_name_exist() -> None:
     sources = [ROOT / "jvm/src/main/java", *ROOT.glob("packages/*/jvm/src/main/java")]
     named = {
