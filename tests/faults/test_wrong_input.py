@@ -1,7 +1,6 @@
 """Wrong input is an error with cause, place and next step, exit status 2 or 1, and without a stack trace or remains."""
 
 import json
-import os
 import socket
 import subprocess
 from pathlib import Path
@@ -45,12 +44,6 @@ def ready(feed: Feed) -> Feed:
     return feed
 
 
-def test_unknown_option_is_refused(ready: Feed) -> None:
-    done = run(ready, triger="1 minute")
-    assert_refused(done, 2, "unknown option 'triger'", "did you mean 'trigger'", f"{ready.name}.yaml:")
-    assert objects(ready) == []
-
-
 @pytest.mark.parametrize(
     ("environment", "blocks", "status", "message"),
     [
@@ -68,16 +61,6 @@ def test_a_run_without_a_required_topic_setting_or_server_is_refused(
     done = run(ready, environment=environment, **blocks)
     assert_refused(done, status, message)
     assert "wrong-secret-of-the-test" not in done.stderr
-    assert objects(ready) == []
-
-
-def test_old_java_is_refused(ready: Feed, tmp_path: Path) -> None:
-    java = tmp_path / "jdk" / "bin" / "java"
-    java.parent.mkdir(parents=True)
-    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
-    java.chmod(0o755)
-    done = run(ready, environment={"JAVA_HOME": str(java.parents[1]), "PATH": os.environ["PATH"]})
-    assert_refused(done, 2, "11", "17")
     assert objects(ready) == []
 
 

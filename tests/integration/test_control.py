@@ -10,8 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakefeed.errors import CheckpointMismatch, ConfigError, FeedPaused, RecordsLost
-from lakefeed.ledger.checkpoint import StoredCheckpoint
-from lakefeed.ledger.pauses import PAUSE_FILE, LocalPauses
+from lakefeed.ledger.pauses import LocalPauses
 from lakefeed.pipeline import Pipeline
 from lakefeed_repair.rewind import plan_rewind, rewind
 from tests.support.background import Background
@@ -49,50 +48,6 @@ def running(pipeline: Pipeline, spark: SparkSession, **options: Any) -> Iterator
         run.stop.set()
         run.thread.join(120)
     run.end()
-
-
-def has_pause(feed: Feed) -> bool:
-    return PAUSE_FILE in StoredCheckpoint(feed.checkpoint, s3=feed.connections.s3).names()
-
-
-@pytest.mark.quick
-def test_a_feed_is_paused_changed_and_resumed_and_a_restart_keeps_the_pause(lake: SparkSession, feed: Feed) -> None:
-    feed.create_topic(partitions=1)
-    feed.send(records(100))
-    pipeline = feed.pipeline(source=feed.source(), decode=JSON_ROWS)
-    with running(pipeline, lake) as run:
-        until(lambda: run.records == 100)
-        run.pause("the table is repaired")
-        feed.send(records(50, first=100))
-        time.sleep(1)
-        progress = run.monitor.snapshot()
-        assert (progress.state, progress.totals.records, progress.running) == ("paused", 100, None)
-        assert not progress.hangs
-        assert has_pause(feed)
-        run.ask("change", max_records_per_batch=20)
-        run.ask("resume")
-        until(lambda: run.records == 150)
-        assert not has_pause(feed)
-        assert [batch.records for batch in run.monitor.batches()] == [100, 20, 20, 10]
-        run.pause("again")
-    # While the feed is paused, a run with --once is refused. A run without --once starts and waits; it does not touch
-    # table or topic.
-    with pytest.raises(FeedPaused, match=r"paused by ben since .*: again"):
-        pipeline.run(spark=lake, once=True)
-    feed.send(records(10, first=150))
-    with running(pipeline, lake) as run:
-        until(lambda: run.state == "paused")
-        time.sleep(1)
-        progress = run.monitor.snapshot()
-        assert (progress.paused.reason if progress.paused else "", progress.totals.records) == ("again", 0)
-        run.ask("resume")
-        until(lambda: run.records == 10)
-        run.ask("stop")
-        run.thread.join(60)
-        assert (run.state, run.stop.is_set()) == ("ended", True)
-    assert not has_pause(feed)
-    assert pipeline.verify(deep=True).faults == ()
-    assert lake.table(feed.table).count() == 160
 
 
 def test_pauses_between_many_small_batches_lose_and_repeat_no_record(lake: SparkSession, feed: Feed) -> None:
