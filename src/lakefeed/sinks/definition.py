@@ -316,7 +316,10 @@ class SinkDefinition(ABC, Generic[Settings]):
         return "lakefeed's encoder writes only Parquet files"
 
     def lands_changes(self, spark: SparkSession, rows: Callable[[], StructType | None]) -> str | None:
-        """Say how the sink lands changes of keyed rows; None if there is only one way. ``rows`` is as above."""
+        """Say how the sink lands changes of keyed rows; None if there is only one way.
+
+        ``rows`` returns the rows' columns, for a table that does not exist yet.
+        """
         return None
 
     def require_columns(self, spark: SparkSession, rows: StructType) -> None:

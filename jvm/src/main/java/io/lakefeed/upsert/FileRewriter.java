@@ -32,7 +32,7 @@ final class FileRewriter extends AbstractFunction2<TaskContext, Iterator<Interna
     private final boolean apart;
 
     /**
-     * What a task has written.
+     * The result of a task.
      *
      * @param stretches the rows that are in the same order in an old file and a new one, without the replaced rows
      * @param left how many of the replaced rows the old files had

@@ -57,7 +57,7 @@ final class Jobs {
         });
     }
 
-    /** Runs tasks, as above, on these columns of the rows of data files of a table. */
+    /** Runs a task for each partition of the rows in data files of a table, with only these columns. */
     static <R> void run(
             SparkSession spark,
             Table table,

@@ -25,8 +25,8 @@ import org.apache.spark.sql.types.StructType;
  * those that only rewrite files, and is filled again after any other commit. A commit is refused if another commit has
  * come between, so an outdated index costs only time. A table in which a key has two rows is not indexed.
  *
- * <p>If columns order the changes of a key, the index has the values of its row in these columns. At equal values the
- * partition decides, or in the same partition the offset, which the batch has after the row, else a MERGE lands it.
+ * <p>If columns order the changes of a key, the index has the values of its row in these columns. If values are equal,
+ * the partition decides. In the same partition the batch's change is newer, because a MERGE lands repeated offsets.
  *
  * <p>A batch has four steps. Tasks write the newest changes as data files and return where each key's row is. The
  * driver looks up the rows that these changes replace, and writes their positions as delete files; if the table is

@@ -69,7 +69,7 @@ final class KeyOrder implements Serializable {
     }
 
     private static long sortable(double value) {
-        // Both zeros are equal, and all NaN, which are greater than the other numbers.
+        // Both zeros give one number, and so do all NaNs, which come after all other numbers.
         long bits = Double.doubleToLongBits(value == 0 ? 0 : value);
         return bits ^ bits >> 63 & Long.MAX_VALUE;
     }

@@ -189,9 +189,9 @@ final class KeyTable {
         size--;
     }
 
-    /** What a {@link Move} returns for a row that stays where it is. */
+    /** The answer of a {@link Move} for a row that stays where it is. */
     static final long STAYS = -1;
-    /** What a {@link Move} returns for a row that it does not find. */
+    /** The answer of a {@link Move} for a row that it does not find. */
     static final long LOST = -2;
 
     /** Returns the new place of a row. */

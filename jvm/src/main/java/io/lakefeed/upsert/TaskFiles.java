@@ -32,7 +32,7 @@ final class TaskFiles {
     private final RowValues values;
 
     /**
-     * Where and how tasks write.
+     * The table that tasks write to, and the columns of the files.
      *
      * @param schema the columns of the files
      * @param columns the same columns as types of Spark, with which each row begins
