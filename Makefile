@@ -1,5 +1,5 @@
 # Everything a developer runs. `make help` lists it.
-# A fresh machine needs Python 3.11+, JDK 17 and make; the rest comes from the package registries.
+# A fresh machine needs Python 3.11 to 3.13, JDK 17 and make; the rest comes from the package registries.
 
 PYTHON ?= python3
 VENV := .venv
@@ -13,7 +13,7 @@ WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jvm page demo examples bench test test-general-path test-jvm test-unit test-full test-all faults mutants audit lint docs docs-site screenshots clean
+.PHONY: help setup jvm page demo examples bench test test-general-path test-jvm test-unit test-full test-all faults mutants audit wheels lint docs docs-site screenshots clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -70,6 +70,9 @@ mutants: setup ## disable each guard in turn in a copy; the tests must notice: A
 
 audit: setup ## a bill of materials of both locks, and the known vulnerabilities in it: ARGS=--offline asks no service
 	$(BIN)/python -m tools.audit $(ARGS)
+
+wheels: setup ## the source archive and the wheels of core and plug-ins, in dist/
+	$(BIN)/python -m tools.build_wheels
 
 lint: setup ## formatting, style, layers, words, lines of each part, types
 	$(BIN)/ruff format --check .

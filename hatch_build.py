@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +29,10 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[misc]
             sys.path.pop(0)
         root = Path(self.root)
         if root == build_page.PACKAGE:
-            try:
-                vendor = build_page.build(say=self.app.display_info)
-            except NotFetched as failed:
-                raise SystemExit(f"The dashboard's chart library cannot be had: {failed}") from None
-            self._add(build_data, sorted(vendor.iterdir()))
+            self._add_page(build_data, build_page.build, NotFetched)
             return
+        # A build's own environment has no PySpark.
+        self._run_in_checkout("tools.build_jvm")
         try:
             jar = build_jvm.build(say=self.app.display_info)
         except build_jvm.BuildFailed as failed:
@@ -44,16 +43,29 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[misc]
             [jar] = [plugin.jar for plugin in build_jvm.PLUGINS if plugin.jar.is_relative_to(root)]
         else:
             self._add_references(build_data, references.NAMES)
-            if self.target_name == "sdist":  # A wheel built from it compares the plug-ins' jars with their sources.
+            if self.target_name == "sdist":  # The plug-ins' wheels are built from this archive, too.
                 self._add(build_data, [plugin.jar for plugin in build_jvm.PLUGINS])
+                self._add_page(build_data, build_page.build, NotFetched)
         self._add(build_data, [jar])
+
+    def _run_in_checkout(self, tool: str) -> None:
+        """Run a tool in the environment of ``make setup``; a source archive has none, but the tool's files."""
+        root = Path(__file__).parent
+        python = root / ".venv" / "bin" / "python"
+        if python.exists():
+            subprocess.run([python, "-m", tool], cwd=root, check=True, stdout=subprocess.DEVNULL)
+
+    def _add_page(self, build_data: dict[str, Any], build: Callable[..., Path], failure: type[Exception]) -> None:
+        try:
+            vendor = build(say=self.app.display_info)
+        except failure as failed:
+            raise SystemExit(f"The dashboard's chart library cannot be had: {failed}") from None
+        self._add(build_data, sorted(vendor.iterdir()))
 
     def _add_references(self, build_data: dict[str, Any], names: tuple[str, ...]) -> None:
         """Build them with the checkout's environment, as a build has none of lakefeed's packages; a sdist has them."""
         root = Path(self.root)
-        python = root / ".venv" / "bin" / "python"
-        if python.exists():
-            subprocess.run([python, "-m", "tools.references"], cwd=root, check=True)
+        self._run_in_checkout("tools.references")
         if not all((root / "docs" / name).exists() for name in names):
             raise SystemExit(
                 f"The references are not built, and cannot be built here: {', '.join(names)}\nFirst: make setup"

@@ -88,7 +88,7 @@ class RowsRefused(ConfigError):
 
 def install_command(extra: str) -> str:
     """Return the command that installs an extra of lakefeed: from a clone, because lakefeed is not on PyPI."""
-    return f"in a clone of lakefeed: pip install '.[{extra}]' ./packages/*"
+    return f"in a clone of lakefeed: make wheels && pip install --find-links dist 'lakefeed[{extra}]'"
 
 
 class MissingExtra(UserError):
