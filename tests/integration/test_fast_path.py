@@ -10,6 +10,7 @@ from typing import Any
 
 import duckdb
 import pyarrow.parquet as parquet
+import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
@@ -136,6 +137,72 @@ def test_both_paths_land_the_same_rows_and_every_reader_reads_them(lake: SparkSe
         query = f"SELECT count(*), sum(small), max(id), sum(twice) FROM '{feed.folder}/*.parquet'"
         found = connection.execute(query).fetchone()
     assert found == tuple(rows.selectExpr("count(*)", "sum(small)", "max(id)", "sum(twice)").first() or ())
+
+
+CHANGE = {
+    "type": "record",
+    "name": "Change",
+    "fields": [
+        {"name": "city", "type": ["null", "string"]},
+        {"name": "id", "type": ["null", "long"]},
+        {"name": "op", "type": ["null", "string"]},
+        *({"name": f"c{at}", "type": ["null", "double" if at % 2 else "string"]} for at in range(110)),
+    ],
+}
+
+
+@pytest.mark.parametrize("on_delete", ["remove", "mark"])
+def test_both_paths_upsert_the_same_rows(lake: SparkSession, feed: Feed, on_delete: str) -> None:
+    """The rows have more columns than Spark compiles code for, and the batches change, delete and repeat keys."""
+    feed.create_topic(partitions=1)
+    changes = [
+        {
+            "city": None if number % 7 == 0 else f"city {number}",
+            "id": None if number in (20, 90) else number * 37 % 60,
+            "op": [None, "u", "d", "D"][number % 4],
+            **{f"c{at}": None if at % 3 else number / 3 if at % 2 else f"{number}" for at in range(110)},
+        }
+        for number in range(150)
+    ]
+    values: list[bytes | None] = [*feed.avro(changes, schema=CHANGE)]
+    values[40:40] = [None, b"no header"]
+    found = {}
+    for path in ("auto", "off"):
+        table = f"{feed.table}_{path}"
+        pipeline = feed.pipeline(
+            name=f"{feed.name}_{path}",
+            source=feed.source(max_records_per_batch=60),
+            decode={"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}, "metadata": ["timestamp"], "on_null": "skip"},
+            fast_path=path,
+            dead_letters={"table": f"{table}_letters"},
+            sink={
+                "iceberg": {
+                    "table": table,
+                    "mode": "upsert",
+                    "keys": ["ID"],
+                    "delete": {"column": "op", "equals": ["d"]},
+                    "on_delete": on_delete,
+                }
+            },
+            checkpoint=f"{feed.checkpoint}-{path}",
+        )
+        if path == "auto":
+            feed.send(values)
+            [planned] = pipeline.plan(spark=lake).tables
+            assert planned.path is not None
+            assert planned.path.reader == "lakefeed's, which decodes each record as it reads it"
+        summary = pipeline.run(spark=lake, once=True)
+        texts = lake.table(table).selectExpr("to_json(struct(*)) AS text").collect()
+        letters = lake.table(f"{table}_letters").select("partition", "offset", "reason").collect()
+        found[path] = (
+            sorted(row.text for row in texts),
+            sorted(map(repr, letters)),
+            (summary.records, summary.rows, summary.dead_letters, summary.skipped, summary.batches),
+        )
+        assert pipeline.verify(deep=True).faults == ()
+    assert found["auto"] == found["off"]
+    assert found["auto"][2][2:4] == (3, 1)
+    assert any("the key column ID is null" in letter for letter in found["auto"][1])
 
 
 def write_plans(spark: SparkSession, table: str) -> list[str]:

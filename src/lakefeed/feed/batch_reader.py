@@ -24,14 +24,16 @@ from typing import TYPE_CHECKING, Any
 from lakefeed.clients.spark.errors import BAD_TIMESTAMP_REASON, UNKNOWN_SCHEMA
 from lakefeed.clients.spark.jvm import java
 from lakefeed.config.decoding import ExpressionFormat
+from lakefeed.config.keyed import DELETED
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import SchemaChanged
 from lakefeed.feed.row_builder import RowBuilder
 from lakefeed.ledger.outcomes import BatchOutcomes
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+from lakefeed.records.decode.changes import DeleteRule
 from lakefeed.records.decode.formats import decoder_options
-from lakefeed.records.decode.verdict import METADATA_PREFIX, TOMBSTONE, VERDICTS
+from lakefeed.records.decode.verdict import METADATA_PREFIX, TOMBSTONE, VERDICTS, key_is_null
 from lakefeed.records.sources.kafka import RECORDS_PER_TASK, client_options, coalesce_small, task_count
 from lakefeed.records.spec import ID_HEADERS, ID_IN_HEADER, Raw, RegisteredFormat
 from lakefeed.sinks.definition import RowSink
@@ -124,7 +126,6 @@ class DirectReader(BatchReader):
             "decode.envelope": policy.envelope is not None,
             "decode.unavailable_value": policy.unavailable is not None,
             "expect": bool(policy.expect),
-            "rows that delete": policy.deletes is not None,
             "decode.on_bad_timestamp": policy.on_bad_timestamp is not None,
             "decode.raw": isinstance(rows.schema.spec, Raw),
             "a format that is an expression": isinstance(rows.schema.spec, ExpressionFormat),
@@ -181,6 +182,7 @@ class DirectReader(BatchReader):
                 "prefix": METADATA_PREFIX,
                 "idHeaders": ID_HEADERS["value"] if isinstance(schema.spec, RegisteredFormat) else (),
                 "idInHeader": ID_IN_HEADER,
+                "changes": None if policy.deletes is None else change_rule(policy.deletes),
             },
         }
         reader = spark.read.format(FORMAT).options(**client_options(self.source), consumers=self._run)
@@ -256,6 +258,16 @@ class QueryReader(BatchReader):
         if self._outcomes is not None:
             self._outcomes.__exit__(None, None, None)
             self._outcomes = None
+
+
+def change_rule(deletes: DeleteRule) -> dict[str, Any]:
+    """Return the rule for ``ChangeRule.java``."""
+    return {
+        "column": DELETED,
+        "tombstones": deletes.tombstones,
+        "equals": dict(deletes.columns),
+        "keys": {key: key_is_null(key) for key in deletes.keys if deletes.are_columns},
+    }
 
 
 def uses_tokens(spark: SparkSession) -> bool:

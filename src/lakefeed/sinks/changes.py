@@ -19,6 +19,7 @@ from lakefeed.config.keyed import DELETED, POSITION_COLUMNS
 from lakefeed.errors import CheckpointMismatch, ConfigError
 from lakefeed.lazy import Column, DataFrame, DataType, SparkSession, sf, t
 from lakefeed.ledger.snapshot_summary import Backfill, Commit, SnapshotProperties, Upserts
+from lakefeed.records.schema.fit import find_field
 from lakefeed.sinks.kept_values import KeptValues
 
 TOPIC, PARTITION, OFFSET = POSITION_COLUMNS
@@ -36,6 +37,9 @@ table."""
 
 def deleting(changes: DataFrame) -> DataFrame:
     """Replace null by false in the column that marks deletes, because a transform may have computed a null."""
+    marking = find_field(changes.schema, DELETED)
+    if marking is not None and not marking.nullable:
+        return changes
     return changes.withColumn(DELETED, sf.coalesce(sf.col(DELETED), sf.lit(False)))
 
 

@@ -228,9 +228,13 @@ def _keyless(rows: DataFrame, deletes: DeleteRule | None) -> Column:
     why, have = sf.lit(None).cast("string"), {name.lower() for name in rows.columns}
     for key in deletes.keys if deletes is not None and deletes.are_columns else ():
         if key.lower() in have:
-            text = f"{NO_KEY} {key} is null, so an upsert has no row to change"
-            why = sf.coalesce(why, sf.when(sf.col(quoted((key,))).isNull(), sf.lit(text)))
+            why = sf.coalesce(why, sf.when(sf.col(quoted((key,))).isNull(), sf.lit(key_is_null(key))))
     return why
+
+
+def key_is_null(key: str) -> str:
+    """Return the reason why an upsert cannot write a record in which this key column is null."""
+    return f"{NO_KEY} {key} is null, so an upsert has no row to change"
 
 
 def _rule(rows: DataFrame, expectation: RowExpectation) -> Column:

@@ -290,11 +290,11 @@ class UpsertTable(IcebergTable):
         """Land a batch with the index of the keys; return None if a MERGE has to land it."""
         index, removes = self._index, self._sink.on_delete == "remove"
         kept = KeptValues.of(self.unavailable, changes.schema, keys=self._keys)
-        ordered: Any = changes.select(
-            *(sf.col(quoted((each,))) for each in self._columns.names),
-            *([DELETED] if removes else []),
-            *([kept.lacking().alias(LACKING)] if kept else []),
-        )
+        names = [*self._columns.names, *([DELETED] if removes else [])]
+        ordered: Any = changes
+        if kept or changes.schema.names != names:
+            lacking = [kept.lacking().alias(LACKING)] if kept else []
+            ordered = changes.select(*(sf.col(quoted((each,))) for each in names), *lacking)
         starts = json.dumps(by_topic({span.key: span.start for span in commit.ranges.ranges}))
         if (refusal := index.begin(ordered._jdf, table, starts)) is not None:
             self.merges_because = str(refusal)

@@ -32,6 +32,7 @@ final class DecodedReader implements PartitionReader<InternalRow> {
     private final Iterator<Range> ranges;
     private final OfTasks options;
     private final Policy policy;
+    private final ChangeRule changes;
     private final DecodeFunction decode;
     private final OutcomeFunction outcome;
     private final long timeoutMs = SparkEnv.get().conf().getTimeAsMs(TIMEOUT, "120s");
@@ -48,12 +49,12 @@ final class DecodedReader implements PartitionReader<InternalRow> {
         this.ranges = task.ranges().iterator();
         this.options = options;
         this.policy = options.policy();
+        this.changes = options.changes();
         this.decode = decode;
         this.outcome = outcome;
         this.nulls = new GenericInternalRow(new Object[options.fields()]);
-        this.metadata = policy.keep().isEmpty()
-                ? null
-                : new GenericInternalRow(new Object[policy.keep().size()]);
+        int beside = policy.keep().size() + (changes == null ? 0 : 1);
+        this.metadata = beside == 0 ? null : new GenericInternalRow(new Object[beside]);
     }
 
     @Override
@@ -114,6 +115,12 @@ final class DecodedReader implements PartitionReader<InternalRow> {
         } else {
             value = decoded.getStruct(0, options.fields());
         }
+        if (changes != null && verdict == ROW) {
+            joined.apply(value, metadata(record));
+            reason = changes.noKey(joined);
+            verdict = reason == null ? ROW : policy.onError();
+            metadata.update(policy.keep().size(), changes.deletes(joined, value == nulls));
+        }
         if (reason != null && reason.startsWith(policy.unknownSchema())) {
             // No schema has this id, which comes from broken bytes, so no column could cover it.
             schemaId = NO_SCHEMA;
@@ -122,7 +129,11 @@ final class DecodedReader implements PartitionReader<InternalRow> {
         if (!outcome.invoke(topic, range.partition(), record.offset(), verdict, why, schemaId)) {
             return false;
         }
-        row = metadata == null ? value : joined.apply(value, metadata(record));
+        if (changes == null) {
+            row = metadata == null ? value : joined.apply(value, metadata(record));
+        } else {
+            row = joined;
+        }
         return true;
     }
 

@@ -13,6 +13,7 @@ import java.util.Map;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
@@ -37,6 +38,7 @@ final class DirectOptions {
     private final CaseInsensitiveStringMap options;
     private final DecodeFunction decoder;
     private final Policy policy;
+    private final ChangeRule changes;
     private final StructType columns;
 
     /**
@@ -53,6 +55,7 @@ final class DirectOptions {
      * @param prefix the prefix of the metadata columns' names in the result
      * @param idHeaders the names of headers that can hold a schema's id in place of the value's first bytes
      * @param idInHeader the error of a record with one of these headers, as a format
+     * @param changes the rule for records that delete rows; null if rows are only added
      */
     record Policy(
             int onError,
@@ -64,15 +67,18 @@ final class DirectOptions {
             List<String> keep,
             String prefix,
             List<String> idHeaders,
-            String idInHeader)
+            String idInHeader,
+            ChangeRule.Options changes)
             implements Serializable {}
 
     /**
      * The options that tasks need.
      *
+     * @param changes the rule for the rows' last column, which marks deletes; null if rows are only added
      * @param fields the number of fields of a decoded value
      */
-    record OfTasks(Map<String, Object> consumer, String consumers, Policy policy, int fields) implements Serializable {}
+    record OfTasks(Map<String, Object> consumer, String consumers, Policy policy, ChangeRule changes, int fields)
+            implements Serializable {}
 
     DirectOptions(CaseInsensitiveStringMap options) {
         this.options = options;
@@ -86,6 +92,10 @@ final class DirectOptions {
         }
         for (String name : policy.keep()) {
             fields = fields.add(policy.prefix() + name, METADATA.apply(name).dataType(), true);
+        }
+        changes = policy.changes() == null ? null : new ChangeRule(policy.changes(), fields);
+        if (changes != null) {
+            fields = fields.add(policy.changes().column(), DataTypes.BooleanType, false);
         }
         this.columns = fields;
     }
@@ -134,7 +144,7 @@ final class DirectOptions {
         // because the ledger has them.
         consumer.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "none");
         consumer.put(ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, "false");
-        return new OfTasks(consumer, options.get("consumers"), policy, decoder.columns().size());
+        return new OfTasks(consumer, options.get("consumers"), policy, changes, decoder.columns().size());
     }
 
     record DirectTask(List<Range> ranges) implements InputPartition {

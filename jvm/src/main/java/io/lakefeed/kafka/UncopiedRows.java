@@ -1,13 +1,16 @@
 package io.lakefeed.kafka;
 
+import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.SparkSessionExtensions;
+import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.execution.ColumnarRule;
 import org.apache.spark.sql.execution.ProjectExec;
 import org.apache.spark.sql.execution.SparkPlan;
@@ -48,15 +51,28 @@ public final class UncopiedRows extends AbstractFunction1<SparkSessionExtensions
     private static final class WithoutCopy extends Rule<SparkPlan> {
         @Override
         public SparkPlan apply(SparkPlan plan) {
-            if (plan instanceof V2ExistingTableWriteExec write
-                    && write.query() instanceof ProjectExec copy
-                    && copy.child() instanceof BatchScanExec scan
-                    && scan.scan() instanceof DecodedRecords.Ranges
-                    && keepsColumns(copy.projectList(), scan.output())) {
-                return plan.withNewChildren(List$.MODULE$.<SparkPlan>empty().$colon$colon(scan));
-            }
-            return plan;
+            BatchScanExec scan = plan instanceof V2ExistingTableWriteExec write ? onlyCopied(write.query()) : null;
+            return scan == null ? plan : plan.withNewChildren(List$.MODULE$.<SparkPlan>empty().$colon$colon(scan));
         }
+    }
+
+    /**
+     * Returns a query's rows, of {@link DecodedRecords} without a copy if the query does nothing but copy them: the
+     * caller has to read a row before it takes the next one, and must not expect an {@code UnsafeRow}.
+     */
+    public static RDD<InternalRow> of(Dataset<?> query) {
+        BatchScanExec scan = onlyCopied(query.queryExecution().sparkPlan());
+        return scan == null ? query.queryExecution().toRdd() : scan.execute();
+    }
+
+    /** Returns the scan of {@link DecodedRecords} whose rows this plan only copies; null for another plan. */
+    private static BatchScanExec onlyCopied(SparkPlan plan) {
+        return plan instanceof ProjectExec copy
+                        && copy.child() instanceof BatchScanExec scan
+                        && scan.scan() instanceof DecodedRecords.Ranges
+                        && keepsColumns(copy.projectList(), scan.output())
+                ? scan
+                : null;
     }
 
     /** Returns whether a projection returns its input columns in order; writers do not use the names. */

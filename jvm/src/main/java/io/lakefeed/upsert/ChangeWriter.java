@@ -17,8 +17,15 @@ import org.apache.iceberg.Table;
 import org.apache.iceberg.io.RollingDataWriter;
 import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.BoundReference;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.InterpretedUnsafeProjection;
+import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
 import scala.collection.Iterator;
+import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractFunction2;
 
 /**
@@ -34,7 +41,11 @@ final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<Interna
     /** The bytes of memory that a held row takes besides its own bytes. */
     private static final long BYTES_BESIDE_A_ROW = 200;
 
+    /** The most columns for which Spark generates code, because the compiler takes seconds for many columns. */
+    private static final int MOST_COMPILED_COLUMNS = 100;
+
     private final TaskFiles.Target target;
+    private final StructType rows;
     private final KeyHash key;
     private final KeyOrder order;
     private final Positions positions;
@@ -79,12 +90,14 @@ final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<Interna
      * Creates the writer of a batch.
      *
      * @param target the files, with whose columns each change begins
+     * @param rows all columns of a change
      * @param deletedColumn the index of the column that says whether a change deletes its row
      * @param lackingColumn the index of the column that says whether a change lacks a value; negative if no change can
      * @param removes whether a change that deletes is written as no row, and not as a row that is marked as deleted
      */
     ChangeWriter(
             TaskFiles.Target target,
+            StructType rows,
             KeyHash key,
             KeyOrder order,
             Positions positions,
@@ -92,6 +105,7 @@ final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<Interna
             int lackingColumn,
             boolean removes) {
         this.target = target;
+        this.rows = rows;
         this.key = key;
         this.order = order;
         this.positions = positions;
@@ -105,9 +119,22 @@ final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<Interna
         return new Run(task).write(changes);
     }
 
+    /** Returns a projection that puts each row into one block of memory. */
+    private static UnsafeProjection compacting(StructType rows) {
+        if (rows.length() <= MOST_COMPILED_COLUMNS) {
+            return UnsafeProjection.create(rows);
+        }
+        List<Expression> columns = new ArrayList<>();
+        for (StructField field : rows.fields()) {
+            columns.add(new BoundReference(columns.size(), field.dataType(), true));
+        }
+        return InterpretedUnsafeProjection.createProjection(
+                CollectionConverters.asScala(columns).toSeq());
+    }
+
     private record Key(long high, int low, int source) {}
 
-    private record Held(InternalRow row, long[] order, long offset) {
+    private record Held(UnsafeRow row, long[] order, long offset) {
         boolean isNewerThan(long[] otherOrder, long otherOffset) {
             int compared = Arrays.compare(order, otherOrder);
             return compared > 0 || compared == 0 && offset > otherOffset;
@@ -121,6 +148,7 @@ final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<Interna
         private final Comparator<Held> sorting;
 
         private final KeyEntries entries = new KeyEntries(order.width());
+        private final UnsafeProjection compact = compacting(rows);
         private long heldBytes;
         private long count;
         private Place withoutKey;
@@ -182,7 +210,7 @@ final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<Interna
             if (before != null && before.isNewerThan(inOrder, offset)) {
                 return;
             }
-            InternalRow row = change.copy();
+            UnsafeRow row = change instanceof UnsafeRow unsafe ? unsafe.copy() : compact.apply(change).copy();
             held.put(of, new Held(row, inOrder, offset));
             heldBytes += bytes(row) - (before == null ? 0 : bytes(before.row()));
             if (heldBytes > MOST_HELD_BYTES) {
@@ -190,8 +218,8 @@ final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<Interna
             }
         }
 
-        private static long bytes(InternalRow row) {
-            return BYTES_BESIDE_A_ROW + (row instanceof UnsafeRow unsafe ? unsafe.getSizeInBytes() : 1024);
+        private static long bytes(UnsafeRow row) {
+            return BYTES_BESIDE_A_ROW + row.getSizeInBytes();
         }
 
         private void flush() throws IOException {

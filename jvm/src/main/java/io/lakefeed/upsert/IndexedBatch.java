@@ -1,6 +1,7 @@
 package io.lakefeed.upsert;
 
 import io.lakefeed.commit.FeedLedger;
+import io.lakefeed.kafka.UncopiedRows;
 import io.lakefeed.upsert.ChangeWriter.Place;
 import io.lakefeed.upsert.ChangeWriter.Positions;
 import io.lakefeed.upsert.ChangeWriter.Written;
@@ -101,6 +102,7 @@ final class IndexedBatch {
         Positions at = new Positions(position[0], position[1], position[2]);
         ChangeWriter writer = new ChangeWriter(
                 target,
+                rows,
                 index.hash,
                 new KeyOrder(rows, index.orderBy),
                 at,
@@ -109,7 +111,7 @@ final class IndexedBatch {
                 removes);
         // Set this before the job runs, so that abort() also deletes the files of a job that fails half-way.
         index.batch = this;
-        RDD<InternalRow> read = changes.queryExecution().toRdd();
+        RDD<InternalRow> read = UncopiedRows.of(changes);
         RDD<InternalRow> grouped = read.getNumPartitions() <= tasks
                 ? read
                 : read.toJavaRDD().coalesce(tasks).rdd();
