@@ -165,7 +165,7 @@ DEAD_LETTERS = (
         "feed/failing_records",
         "return isolated if some_succeed or (isolated and works()) else {}",
         "return isolated",
-        f"{ISOLATES}isolate_blames_no_record_if_the_sink_refuses_all_records_or_fails_once",
+        f"{ISOLATES}no_record_is_isolated_if_the_sink_refuses_all_records_or_fails_once",
     ),
     python(
         "dead letters: a crash after an Iceberg commit loses letters",

@@ -15,7 +15,7 @@ IN_A_PAUSE = (
         "feed/run",
         "if self.end:\n                    raise StopRequested",
         "if False:\n                    raise StopRequested",
-        f"{WATCH}is_writing_is_true_until_the_batch_function_ends",
+        f"{WATCH}a_batch_is_written_until_the_batch_function_ends",
         f"{WATCH}no_batch_begins_while_a_request_waits",
     ),
     python(
