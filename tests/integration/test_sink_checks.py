@@ -79,7 +79,7 @@ def test_check_reports_mistakes_that_only_spark_finds(
 
 def test_an_output_mode_that_the_sink_does_not_support_is_refused_without_servers(feed: Feed) -> None:
     case = Case("update", lambda feed: {"parquet": {"path": path(feed)}}, of_files)
-    with pytest.raises(ConfigError, match=r"does not fit sink\.parquet, which takes append"):
+    with pytest.raises(ConfigError, match=r"does not fit sink\.parquet, which accepts append"):
         feed.pipeline(**blocks(feed, case))
     with pytest.raises(ConfigError, match="mode: overwrite"):
         feed.pipeline(**blocks(feed, Case("complete", iceberg(), of_table)))
