@@ -287,7 +287,7 @@ class Decode(Encoded):
             hint = "remove on_unknown_field; schema.on_change decides about new fields of registered schemas"
             yield ConfigProblem(what, key="on_unknown_field", hint=hint)
         elif self.on_unknown_field == "variant" and (self.json_ is None or self.json_.is_whole or self.envelope):
-            what = "on_unknown_field: variant keeps what the columns of json lack, without an envelope"
+            what = "on_unknown_field: variant requires decode.json with columns, without an envelope"
             hint = "write on_unknown_field: dead_letter, or read whole values with decode: json"
             yield ConfigProblem(what, key="on_unknown_field", hint=hint)
         elif self.on_unknown_field == "evolve" and not self.is_sampled:
