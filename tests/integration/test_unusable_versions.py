@@ -249,21 +249,3 @@ def test_a_subject_in_a_registry_context_is_read(lake: SparkSession, feed: Feed,
     feed.send([subject.value(one, 1)])
     decode = {"avro": {"registry": registry.url, "subject": subject.name, "subjects": [subject.name]}}
     assert feed.pipeline(decode=decode).run(spark=lake, once=True).rows == 1
-
-
-@pytest.mark.parametrize("fast_path", ["auto", "off"])
-@pytest.mark.parametrize("header", ["__value_schema_id", "apicurio.value.globalId"])
-def test_records_with_a_schema_id_in_a_header_become_dead_letters(
-    lake: SparkSession, feed: Feed, registry: RegistryInAThread, header: str, fast_path: str
-) -> None:
-    subject = Subject(feed, CASES["another kind"], registry)
-    feed.create_topic(partitions=1)
-    one = subject.register(1)
-    feed.send([subject.value(one, 1)])
-    # The value would be a valid row if its first bytes were read as a schema id.
-    feed.send([subject.value(one, 2), b"\x02"], headers=[("other", b"x"), (header, b"\x01" + bytes(16))])
-    feed.send([subject.value(one, 3)], headers=[("other", b"x")])
-    summary = pipeline_of(feed, subject, fast_path=fast_path).run(spark=lake, once=True)
-    assert (summary.rows, summary.dead_letters) == (2, 2)
-    assert sorted(row["id"] for row in feed.rows()) == [1, 3]
-    assert all(f"is in the header {header} instead of before the data" in each for each in letters_of(feed))

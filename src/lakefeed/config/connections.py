@@ -113,11 +113,27 @@ class S3(AwsAccess):
         return self.endpoint is not None if self.path_style is None else self.path_style
 
 
+_REGION = "us-east-1"
+
+
+def _glue_endpoint(region: str) -> str:
+    return f"https://glue.{region}.amazonaws.com"
+
+
+class GlueRegistry(AwsAccess):
+    """A schema registry of AWS Glue. Without keys, every process uses AWS's default chain."""
+
+    region: str = Field(_REGION, description="Region of the registry.")
+    name: str = Field("default-registry", description="The registry's name.")
+
+
 class Registry(Model):
-    """A Schema Registry with Confluent's API."""
+    """A Schema Registry with Confluent's API, or one of AWS Glue."""
 
     url: Annotated[str, web_address("a registry", instead="username and password", several=True)]
     """The base URL, or several separated by commas. For Apicurio it ends in /apis/ccompat/v7."""
+    glue: GlueRegistry | None = None
+    """Instead of a URL: a registry of AWS Glue. The values then have AWS's framing, and subject names Glue's schema."""
     username: str | None = Field(None, description="User for HTTP basic authentication.")
     password: SecretStr | None = Field(None, description="Password for HTTP basic authentication.")
     token: SecretStr | None = Field(None, description="Instead of a user: a bearer token; give it as ${NAME}.")
@@ -130,9 +146,19 @@ class Registry(Model):
     @model_validator(mode="before")
     @classmethod
     def _bare_url(cls, data: Any) -> Any:
+        if isinstance(data, dict) and isinstance(glue := data.get("glue"), dict) and "url" not in data:
+            return {**data, "url": glue.get("endpoint") or _glue_endpoint(glue.get("region", _REGION))}
         return {"url": data} if isinstance(data, str) else data
 
+    @property
+    def glue_place(self) -> str | None:
+        """The region and the name of a registry of AWS Glue, with a slash between; None for other registries."""
+        return None if self.glue is None else f"{self.glue.region}/{self.glue.name}"
+
     def _contradictions(self) -> Iterator[str | ConfigProblem]:
+        own = self.glue is not None and (self.glue.endpoint or _glue_endpoint(self.glue.region))
+        if own and (self.username or self.token or self.token_url or self.url != own):
+            yield "glue has its own endpoint and keys: leave out url, username, token and token_url"
         if (self.username is None) != (self.password is None):
             yield ConfigProblem("username and password belong together", key="username", hint="give both or none")
         given = {name for name in ("token_url", "client_id", "client_secret") if getattr(self, name) is not None}
@@ -146,7 +172,7 @@ class Registry(Model):
     def from_environment(cls, url: str, environment: Mapping[str, str]) -> Registry:
         """Return a registry whose login comes from the variables ``SCHEMA_REGISTRY_…``."""
         validated(cls, f"registry {url}", url=url)
-        names = [name for name in cls.model_fields if name != "url"]
+        names = [name for name in cls.model_fields if name not in ("url", "glue")]
         found = {name: environment.get(f"SCHEMA_REGISTRY_{name.upper()}") for name in names}
         given = {name: value for name, value in found.items() if value}
         return validated(cls, "the SCHEMA_REGISTRY_ variables of the environment", url=url, **given)
@@ -154,6 +180,9 @@ class Registry(Model):
     @property
     def credentials(self) -> SecretStr | None:
         """The login as the JVM's client reads it (``io.lakefeed.http.Login``); None without a login."""
+        if self.glue is not None:
+            keys = (self.glue.access_key, self.glue.secret_key, self.glue.session_token)
+            return SecretStr("\n".join(key.get_secret_value() for key in keys if key)) if keys[0] else None
         if self.username is not None and self.password is not None:
             return SecretStr(f"{self.username}:{self.password.get_secret_value()}")
         names = ("token", "token_url", "client_id", "client_secret", "scope")
@@ -163,6 +192,8 @@ class Registry(Model):
     @property
     def credentials_name(self) -> str | None:
         """The name under which the JVM stores the login; None without a login."""
+        if self.glue is not None:
+            return f"{self.glue.access_key.get_secret_value()}@{self.url}" if self.glue.access_key else None
         login = self.username or self.client_id or ("token" if self.token is not None else None)
         return None if login is None else f"{login}@{self.url}"
 

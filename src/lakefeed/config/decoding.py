@@ -57,6 +57,12 @@ class AvroDecode(Model):
             yield "subject requires a registry"
         if self.registry is None and self.subjects:
             yield "subjects requires a registry"
+        yield from _of_glue(self.registry, self.subject)
+
+
+def _of_glue(registry: Registry | None, subject: str | None) -> Iterator[str]:
+    if registry is not None and registry.glue is not None and subject is None:
+        yield "glue requires subject: the name of the schema in AWS Glue, by default the topic's name"
 
 
 class ProtobufDecode(Model):
@@ -74,6 +80,8 @@ class ProtobufDecode(Model):
     def _contradictions(self) -> Iterator[str | ConfigProblem]:
         if (self.registry is None) == (self.schema_file is None):
             yield "protobuf requires either a registry (values with Confluent's header) or a schema_file (without)"
+        if self.registry is not None and self.registry.glue is not None:
+            yield "protobuf cannot be read with AWS Glue's registry: use avro or json_schema"
         if self.registry is None and self.subject is not None:
             yield "subject requires a registry"
         if self.schema_file is not None and self.schema_file.suffix == ".proto":
@@ -86,6 +94,9 @@ class JsonSchemaDecode(Model):
     registry: Registry = Field(description="Schema Registry that the values' schema ids belong to.")
     subject: str | None = Field(None, description=_SUBJECT)
     lenient: bool = Field(False, description=_LENIENT)
+
+    def _contradictions(self) -> Iterator[str]:
+        yield from _of_glue(self.registry, self.subject)
 
 
 class JsonDecode(Model):

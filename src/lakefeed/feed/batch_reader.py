@@ -35,7 +35,7 @@ from lakefeed.records.decode.changes import DeleteRule
 from lakefeed.records.decode.formats import decoder_options
 from lakefeed.records.decode.verdict import METADATA_PREFIX, TOMBSTONE, VERDICTS, key_is_null
 from lakefeed.records.sources.kafka import RECORDS_PER_TASK, client_options, coalesce_small, task_count
-from lakefeed.records.spec import ID_HEADERS, ID_IN_HEADER, Raw, RegisteredFormat
+from lakefeed.records.spec import Raw
 from lakefeed.sinks.definition import RowSink
 
 if TYPE_CHECKING:
@@ -180,8 +180,6 @@ class DirectReader(BatchReader):
                 "badTimestamp": BAD_TIMESTAMP_REASON if "timestamp" in self.rows.keep else None,
                 "keep": self.rows.keep,
                 "prefix": METADATA_PREFIX,
-                "idHeaders": ID_HEADERS["value"] if isinstance(schema.spec, RegisteredFormat) else (),
-                "idInHeader": ID_IN_HEADER,
                 "changes": None if policy.deletes is None else change_rule(policy.deletes),
             },
         }

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Literal
 from urllib.parse import urlsplit
 
 from lakefeed.config.decoding import Accept, ExpressionFormat, JavaFormat, UnknownField
 from lakefeed.errors import ConfigError
 
-ID_HEADERS = {
-    part: (f"__{part}_schema_id", f"apicurio.{part}.globalId", f"apicurio.{part}.contentId")
-    for part in ("value", "key")
-}
-"""The headers in which some serializers of Confluent and Apicurio write a schema's id, instead of before the data."""
-
-ID_IN_HEADER = "the schema's id is in the header %s instead of before the data: lakefeed does not read such records yet"
+Part = Literal["value", "key"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +25,7 @@ class RegisteredFormat:
         accept: ``schema.accept`` of the pipeline file: which writers' schemas are accepted.
         subject: the subject of the values' ids, because every context of a registry has its own ids.
         subjects: records whose schema is registered under none of these subjects are refused; empty to accept all.
+        glue: for a registry of AWS Glue, its region and name with a slash between; the subject is then a schema's name.
     """
 
     registry_url: str
@@ -39,6 +35,7 @@ class RegisteredFormat:
     accept: Accept = "same_record"
     subject: str | None = None
     subjects: tuple[str, ...] = ()
+    glue: str | None = None
 
     def __post_init__(self) -> None:
         registry_address(self.registry_url)

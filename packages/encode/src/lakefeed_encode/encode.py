@@ -2,7 +2,7 @@
 
 The JVM encodes the values: lakefeed's encoders for Avro and Protobuf, and Spark's ``to_json`` and ``to_csv``. In
 Confluent's wire format, a byte 0 and the schema's id as 4 bytes (big-endian) come before the data. With Protobuf, the
-message's indexes in the schema come between:
+message's indexes in the schema come between. Or a header has a byte 1, the schema's GUID and these indexes:
 https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#wire-format
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 import struct
+import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -19,13 +20,14 @@ from typing import Literal, Required, TypedDict, Unpack
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.spark import jvm
 from lakefeed.errors import ConfigError, ResourceMissing
-from lakefeed.lazy import Column, DataFrame, sf, t
+from lakefeed.lazy import Column, DataFrame, SparkSession, sf, t
 from lakefeed.records.decode.avro_schema import avro_schema_of_schema
 from lakefeed.records.decode.registry import SchemaRegistry, SchemaText
 from lakefeed_encode import avro, derive
 
 Format = Literal["confluent-avro", "confluent-protobuf", "json-schema", "avro", "protobuf", "json", "csv", "string"]
 NameStrategy = Literal["topic", "record", "topic-record"]
+IdPlace = Literal["prefix", "header"]
 FRAMED: Mapping[str, str] = {"confluent-avro": "AVRO", "confluent-protobuf": "PROTOBUF", "json-schema": "JSON"}
 """The formats with Confluent's header, and the kind of their schemas in the registry."""
 
@@ -58,6 +60,7 @@ class Encoding:
         written: the schema as it was given or registered, for Protobuf.
         message: for Protobuf, the message's name. Default: the first message.
         subject: the subject of the registered schema with ``schema_id``; None without a registry.
+        guid: the schema's GUID, which is then in a header, and no id precedes the data; otherwise None.
     """
 
     format: Format
@@ -66,6 +69,12 @@ class Encoding:
     message: str | None = None
     subject: str | None = None
     schema_id: int | None = None
+    guid: str | None = None
+
+    @property
+    def prefix_id(self) -> int | None:
+        """The id that precedes the data, or None."""
+        return self.schema_id if self.guid is None else None
 
 
 class EncodingSettings(TypedDict, total=False):
@@ -79,6 +88,7 @@ class EncodingSettings(TypedDict, total=False):
     key: str | None
     schema: SchemaText | str | None
     message: str | None
+    id_place: IdPlace
 
 
 def to_records(
@@ -102,6 +112,7 @@ def settle(
     key: str | None = None,
     schema: SchemaText | str | None = None,
     message: str | None = None,
+    id_place: IdPlace = "prefix",
 ) -> Encoding:
     """Choose the schema, check that the rows fit it, and register it if it is not registered yet.
 
@@ -118,6 +129,7 @@ def settle(
         schema: an Avro schema, a ``.proto`` text or a JSON Schema, depending on the format. Default: the subject's
             latest schema if the rows fit it, otherwise a schema derived from the rows.
         message: for Protobuf, the message. Default: the schema's first message.
+        id_place: ``prefix`` writes the schema's id before the data, ``header`` its GUID into a header.
 
     Raises:
         ConfigError: the rows do not fit the schema, the registry refuses the schema, or the key column is missing.
@@ -166,7 +178,7 @@ def settle(
             # compatible.
             with suppress(ConfigError):
                 known = Encoding(format=format, schema=fitting(latest), written=latest, message=message)
-                return replace(known, subject=default, schema_id=latest.schema_id)
+                return _named(registry, replace(known, subject=default, schema_id=latest.schema_id), id_place)
     # Do not translate a JSON Schema derived from the rows: the rows fit it anyway, but Avro does not allow some of its
     # names and numbers.
     fits_as_it_is = schema is None and kind == "JSON"
@@ -182,7 +194,33 @@ def settle(
         name = f"{namespace}.{name}" if namespace and "." not in name else name
     subject = subject or subject_name(strategy, topic=topic, record=name)
     schema_id = registry.register(subject, schema.text, kind=kind, references=schema.references)
-    return replace(encoding, subject=subject, schema_id=schema_id)
+    return _named(registry, replace(encoding, subject=subject, schema_id=schema_id), id_place)
+
+
+def _named(registry: SchemaRegistry, encoding: Encoding, place: IdPlace) -> Encoding:
+    if place == "prefix" or encoding.schema_id is None:
+        return encoding
+    number = str(encoding.schema_id)
+    guid = registry.found_at(
+        f"GUID for the schema id {number}",
+        *("schemas", "ids", number),
+        query={"subject": encoding.subject} if encoding.subject else None,
+        pick=lambda schema: schema.get("guid"),
+        hint="write ids before the data: schema_id: prefix, or --schema-id prefix",
+    )
+    return replace(encoding, guid=str(guid))
+
+
+def id_header_of(spark: SparkSession, encoding: Encoding) -> dict[str, bytes]:
+    """Return the header with the schema's GUID, by its name; empty if the id precedes the data."""
+    if encoding.guid is None:
+        return {}
+    indexes = b""
+    if encoding.written is not None and encoding.written.kind == "PROTOBUF":
+        references = [reference.text for reference in encoding.written.references]
+        java = jvm.java(spark).produce.ProtobufEncode
+        indexes = bytes(java.indexes(encoding.written.text, references, encoding.message))
+    return {"__value_schema_id": b"\1" + uuid.UUID(encoding.guid).bytes + indexes}
 
 
 def encoded(
@@ -199,10 +237,12 @@ def encoded(
         column = sf.col(quoted((key,)))
         is_binary = isinstance(rows.schema[key].dataType, t.BinaryType)
         record.insert(0, (column if is_binary else column.cast("string")).alias("key"))
-    if headers:
+    contents = {name: text.encode() for name, text in (headers or {}).items()}
+    contents |= id_header_of(rows.sparkSession, encoding)
+    if contents:
         pairs = [
-            sf.struct(sf.lit(name).alias("key"), sf.lit(bytearray(text.encode())).alias("value"))
-            for name, text in headers.items()
+            sf.struct(sf.lit(name).alias("key"), sf.lit(bytearray(content)).alias("value"))
+            for name, content in contents.items()
         ]
         record.append(sf.array(*pairs).alias("headers"))
     return rows.select(*record)
@@ -220,8 +260,7 @@ def value_of(rows: DataFrame, encoding: Encoding, *, key: str | None = None) -> 
     if encoding.written is not None and encoding.written.kind == "PROTOBUF":
         catalog = jvm.function_catalog(rows.sparkSession, ENCODE_CATALOG, _protobuf_options(encoding, encoding.written))
         return sf.call_function(f"{catalog}.encode", fields)
-    value = json_of(fields).cast("binary")
-    return value if encoding.schema_id is None else sf.concat(sf.lit(header(encoding.schema_id)), value)
+    return _prefixed(json_of(fields).cast("binary"), encoding)
 
 
 def _avro_value(rows: DataFrame, encoding: Encoding, schema: str) -> Column:
@@ -233,12 +272,15 @@ def _avro_value(rows: DataFrame, encoding: Encoding, schema: str) -> Column:
     refusal = jvm.java(spark).produce.AvroEncode.refusal(schema, rows.select(*columns).schema.json())
     if refusal is None:
         options = {"avro": schema}
-        if encoding.schema_id is not None:
-            options["schema-id"] = str(encoding.schema_id)
+        if encoding.prefix_id is not None:
+            options["schema-id"] = str(encoding.prefix_id)
         catalog = jvm.function_catalog(spark, ENCODE_CATALOG, options)
         return sf.call_function(f"{catalog}.encode", sf.struct(*columns))
-    value = to_avro(sf.struct(*avro.columns(rows, schema)), schema)
-    return value if encoding.schema_id is None else sf.concat(sf.lit(header(encoding.schema_id)), value)
+    return _prefixed(to_avro(sf.struct(*avro.columns(rows, schema)), schema), encoding)
+
+
+def _prefixed(value: Column, encoding: Encoding) -> Column:
+    return value if encoding.prefix_id is None else sf.concat(sf.lit(header(encoding.prefix_id)), value)
 
 
 def json_of(columns: Column) -> Column:
@@ -296,6 +338,6 @@ def _protobuf_options(encoding: Encoding, schema: SchemaText) -> dict[str, str]:
     options |= {f"references.{number}": reference.text for number, reference in enumerate(schema.references)}
     if encoding.message is not None:
         options["message"] = encoding.message
-    if encoding.schema_id is not None:
-        options["schema-id"] = str(encoding.schema_id)
+    if encoding.prefix_id is not None:
+        options["schema-id"] = str(encoding.prefix_id)
     return options

@@ -22,6 +22,7 @@ from lakefeed.config.values import Brokers, TopicName
 
 _OUR_HEADERS = "lakefeed."
 """The prefix of lakefeed's own headers."""
+IdPlace = Literal["prefix", "header"]
 _SAFE = {"kafka.acks": ("all", "-1"), "kafka.enable.idempotence": ("true",)}
 """The values that the sink's guarantee depends on."""
 
@@ -33,10 +34,14 @@ class AvroValue(Model):
     subject: str | None = Field(None, description="The schema's subject in the registry. Default: <topic>-value.")
     schema_file: Path | None = None
     """An .avsc file. Default: the subject's latest schema if the rows fit it, else a schema derived from the rows."""
+    schema_id: IdPlace = "prefix"
+    """prefix: the schema's id precedes the value. header: the header __value_schema_id has the schema's GUID."""
 
     def _contradictions(self) -> Iterator[str]:
         if self.registry is None and self.subject is not None:
             yield "subject requires a registry"
+        if self.registry is None and self.schema_id == "header":
+            yield "schema_id: header requires a registry"
 
 
 class ProtobufValue(AvroValue):
@@ -54,6 +59,8 @@ class JsonSchemaValue(Model):
     subject: str | None = Field(None, description="The schema's subject in the registry. Default: <topic>-value.")
     schema_file: Path | None = None
     """A JSON Schema. Default: the subject's latest schema if the rows fit it, else a schema derived from the rows."""
+    schema_id: IdPlace = "prefix"
+    """prefix: the schema's id precedes the value. header: the header __value_schema_id has the schema's GUID."""
 
 
 class JsonValue(Model):

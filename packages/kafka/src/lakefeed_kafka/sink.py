@@ -40,7 +40,7 @@ from lakefeed.records.sources.kafka import HEADERS_TYPE, header
 from lakefeed.sinks.base import BatchedSink
 from lakefeed.sinks.definition import Check, SinkDefinition, checked
 from lakefeed_encode.avro import row_error
-from lakefeed_encode.encode import Encoding, Format, settle, value_of
+from lakefeed_encode.encode import Encoding, Format, id_header_of, settle, value_of
 from lakefeed_kafka.settings import KafkaSinkConfig, Value
 
 BATCH, SOURCE, ROW = "lakefeed.batch", "lakefeed.source", "lakefeed.row"
@@ -207,6 +207,8 @@ class RowRecords:
             records = records.withColumn("row", sf.row_number().over(equal) - 1)
             headers.append(header(ROW, sf.col("row")))
         headers += [header(name, sf.col(f"header_{at}")) for at, name in enumerate(self.sink.headers)]
+        ids = id_header_of(rows.sparkSession, self.encoding) if self.encoding else {}
+        headers += [header(name, sf.lit(bytearray(content))) for name, content in ids.items()]
         # Without a key, the row itself decides the partition, so that all copies are in the same partition.
         hashed = [sf.col("source")] if placed else [sf.col("value"), sf.col("row")]
         own = sf.pmod(sf.xxhash64(*hashed), sf.lit(partitions)).cast("int")
@@ -292,6 +294,7 @@ def _encoding(sink: KafkaSinkConfig, rows: DataFrame) -> Encoding | None:
         subject=registered.subject if registered else None,
         schema=registered.schema_file.read_text("utf-8") if registered and registered.schema_file else None,
         message=value.protobuf.message if value.protobuf else None,
+        id_place=registered.schema_id if registered else "prefix",
     )
 
 

@@ -18,7 +18,8 @@ from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing, Unreach
 from lakefeed.records.decode.avro_schema import table_schema
 from lakefeed.records.decode.registry import RegisteredSchema, SchemaRegistry
 from lakefeed.records.schema.avro import DEEPEST
-from lakefeed.records.spec import ID_HEADERS, ID_IN_HEADER
+from lakefeed_local.topics import reading_plan
+from lakefeed_local.topics.id_headers import IdHeader, id_header, prefix_of
 
 PAGE = "pipeline-files"
 
@@ -71,11 +72,6 @@ def discover(topic: str, *, bootstrap_servers: str, registry_url: str | None) ->
     existing = Topics(bootstrap_servers, options=client_options(login, {})).list()
     if topic not in existing:
         raise missing_topic(topic, existing, where=bootstrap_servers)
-    value, header = sample(topic, bootstrap_servers=bootstrap_servers, login=login)
-    if header is not None:
-        columns = _json_columns(value or b"")
-        kind: Literal["json", "raw"] = "json" if columns else "raw"
-        return Discovery(kind=kind, how=ID_IN_HEADER % header, certain=False, columns=columns, ddl=_ddl(columns))
     if registry_url is not None:
         with suppress(ResourceMissing):
             found = SchemaRegistry.of(Registry.from_environment(registry_url, os.environ)).latest(f"{topic}-value")
@@ -84,7 +80,8 @@ def discover(topic: str, *, bootstrap_servers: str, registry_url: str | None) ->
                 return known
             how = f"subject {found.subject} has a {found.kind} schema, which lakefeed does not decode"
             return Discovery(kind="raw", how=how, certain=False)
-    return _from_record(value, registry_url, topic)
+    value, header = sample(topic, bootstrap_servers=bootstrap_servers, login=login)
+    return _from_record(value, header, registry_url, topic)
 
 
 def _registered(found: RegisteredSchema, how: str, *, registry: str, subject: str | None = None) -> Discovery | None:
@@ -100,25 +97,29 @@ def _registered(found: RegisteredSchema, how: str, *, registry: str, subject: st
     return Discovery(kind="avro" if found.kind == "AVRO" else "json_schema", how=how, subject=subject, columns=columns)
 
 
-def _from_record(value: bytes | None, registry_url: str | None, topic: str) -> Discovery:
+def _from_record(value: bytes | None, header: IdHeader | None, registry_url: str | None, topic: str) -> Discovery:
     if value is None:
         how = f"no schema is registered for {topic}-value, and the topic has no records"
         return Discovery(kind="raw", how=how, certain=False)
-    if len(value) > 5 and value[0] == 0 and registry_url is not None:
-        framed = _framed(int.from_bytes(value[1:5], "big"), registry_url)
+    if registry_url is not None and (header is not None or (len(value) > 5 and value[0] == 0)):
+        framed = _framed(value, header, registry_url)
         if framed is not None:
             return framed
+    in_header = "" if header is None else f"; its schema's id is in the header {header.name}: give its registry"
     if columns := _json_columns(value):
-        how = "no schema is registered; the columns are guessed from one JSON record"
+        how = f"no schema is registered; the columns are guessed from one JSON record{in_header}"
         return Discovery(kind="json", how=how, certain=False, columns=columns, ddl=_ddl(columns))
+    if header is not None:
+        return Discovery(kind="raw", how=f"no schema of a record of the topic is known{in_header}", certain=False)
     how = "no schema is registered, and a record of the topic is neither framed Avro nor a JSON object"
     return Discovery(kind="raw", how=how, certain=False)
 
 
-def _framed(schema_id: int, registry_url: str) -> Discovery | None:
-    """Return the decode block for a value with Confluent's header; None if the registry lacks the value's schema."""
+def _framed(value: bytes, header: IdHeader | None, registry_url: str) -> Discovery | None:
+    """Return the decode block for a value with a schema's id; None if the registry lacks the value's schema."""
     registry = SchemaRegistry.of(Registry.from_environment(registry_url, os.environ))
     try:
+        schema_id = reading_plan.schema_id(value if header is None else prefix_of(header, registry))
         registry.schema(schema_id)
         for subject in registry.subjects()[:_MAX_SUBJECTS]:
             found = registry.latest(subject)
@@ -132,8 +133,10 @@ def _framed(schema_id: int, registry_url: str) -> Discovery | None:
     return None
 
 
-def sample(topic: str, *, bootstrap_servers: str, login: KafkaLogin | None = None) -> tuple[bytes | None, str | None]:
-    """Return the value of one of the topic's first records, and the name of the header with a schema id, if any.
+def sample(
+    topic: str, *, bootstrap_servers: str, login: KafkaLogin | None = None
+) -> tuple[bytes | None, IdHeader | None]:
+    """Return the value of one of the topic's first records, and the header with a schema id, if any.
 
     Commits nothing, and joins no consumer group.
     """
@@ -153,8 +156,9 @@ def sample(topic: str, *, bootstrap_servers: str, login: KafkaLogin | None = Non
             error = message.error() if message is not None else None
             ended += error is not None and error.code() == KafkaError._PARTITION_EOF
             if message is not None and error is None and (value := message.value()) is not None:
-                header = next((each[0] for each in message.headers() or () if each[0] in ID_HEADERS["value"]), None)
-                return value if isinstance(value, bytes) else str(value).encode(), header
+                data = value if isinstance(value, bytes) else str(value).encode()
+                headers: Any = message.headers() or ()
+                return data, id_header(headers)
     return None, None
 
 

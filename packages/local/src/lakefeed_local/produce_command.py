@@ -81,6 +81,14 @@ class _CheckedCommand(click.Command):
     show_default=True,
     help="How subjects are named: TOPIC-value, by the record's full name, or by both.",
 )
+@click.option(
+    "--schema-id",
+    "id_place",
+    type=click.Choice(["prefix", "header"]),
+    default="prefix",
+    show_default=True,
+    help="Write the schema's id before the value, or its GUID into the header __value_schema_id.",
+)
 @registry_option
 @click.option("--key", metavar="COLUMN", help="Column of the key.  [default: trip_key with --generate taxi]")
 @click.option("--header", "headers", multiple=True, metavar="KEY=VALUE", help="A header of each record.")
@@ -97,7 +105,7 @@ def produce(**options: Any) -> None:
     """Write rows into TOPIC, which must exist.
 
     Rows come from --file (CSV with a header, JSON lines, Parquet) or from --generate. With confluent-avro,
-    confluent-protobuf and json-schema, the schema is registered, and values begin with its id.
+    confluent-protobuf and json-schema, the schema is registered, and values have its id: see --schema-id.
 
     Ctrl-C ends with status 130, SIGTERM with 143, SIGHUP with 129, after printing how many records the topic got. With
     --stream, these signals end the command after the current micro-batch, with status 0. If they arrive before the
@@ -136,6 +144,7 @@ class _Order(SimpleNamespace):
             (self.checkpoint is not None and not self.stream, "--checkpoint belongs to --stream", None),
             (self.subject is not None and self.encode not in FRAMED, f"--subject {no_meaning}", None),
             (self.message is not None and "protobuf" not in self.encode, f"--message {no_meaning}", None),
+            (self.id_place == "header" and self.encode not in FRAMED, f"--schema-id {no_meaning}", None),
             (self.rate is not None and not self.rate > 0, "--rate is above 0", None),
         ):
             if wrong:
@@ -178,6 +187,7 @@ class _Order(SimpleNamespace):
                 key=key,
                 schema=schema,
                 message=self.message,
+                id_place=self.id_place,
             )
             return self._send(encoded(rows, encoding, key=key, headers=headers), servers, settings), encoding
         finally:

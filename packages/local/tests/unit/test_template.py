@@ -76,7 +76,7 @@ def test_names_from_registry_and_records_cannot_add_settings_to_the_file(tmp_pat
     for discovery in (
         Discovery(kind="avro", how=odd, subject=odd, columns=columns),
         Discovery(kind="raw", how=odd, certain=False),
-        _from_record(json.dumps({odd: 1, "n": {odd: [odd]}}).encode(), None, "t"),
+        _from_record(json.dumps({odd: 1, "n": {odd: [odd]}}).encode(), None, None, "t"),
     ):
         written = pipeline_text(blank(discovery))
         assert yaml.safe_load(written).keys() == {"name", "source", "decode", "sink", "trigger", "checkpoint"}
@@ -114,7 +114,7 @@ def test_comments_list_the_fields_and_propose_a_partition() -> None:
 
 def test_columns_are_guessed_from_a_json_record(tmp_path: Path) -> None:
     record = b'{"id": 1, "a \\ud83d\\ude00\\u007f": "x", "${HOME}\\n#": [1.5], "n": {"on": true}, "e": []}'
-    found = _from_record(record, None, "t")
+    found = _from_record(record, None, None, "t")
     config = config_of(pipeline_text(blank(found)), tmp_path)
     assert config.decode.json_ is not None
     assert config.decode.json_.schema_ddl == (
@@ -124,7 +124,7 @@ def test_columns_are_guessed_from_a_json_record(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", [None, b"", b"\x01\x02", b"5", b"[1]", b"{}", b"\x00\x00\x00\x00\x01x", b"[" * 9999])
 def test_the_guess_for_values_that_are_no_json_objects_is_raw(value: bytes | None) -> None:
-    found = _from_record(value, None, "t")
+    found = _from_record(value, None, None, "t")
     assert found.kind == "raw"
     assert not found.certain
 

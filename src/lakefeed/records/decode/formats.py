@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from typing import Any, Literal
+from typing import Any
 
 from lakefeed.clients.spark import jvm
 from lakefeed.config.decoding import UNKNOWN_FIELDS, ExpressionFormat, JavaFormat
@@ -22,7 +22,6 @@ KEY = "decoded_key"
 
 _RESULT = "_lakefeed_key"
 _VALUE = "_lakefeed_value"
-_ID_HEADER = "_lakefeed_id_header"
 
 
 def decoded(records: DataFrame, spec: DecodeSpec, *, key: DecodeSpec | None = None) -> DataFrame:
@@ -44,26 +43,18 @@ def decoded(records: DataFrame, spec: DecodeSpec, *, key: DecodeSpec | None = No
     return result if key is None else _with_key(result, key)
 
 
-def _with_value(records: DataFrame, spec: DecodeSpec, part: Literal["value", "key"] = "value") -> DataFrame:
+def _with_value(records: DataFrame, spec: DecodeSpec, part: specs.Part = "value") -> DataFrame:
     if isinstance(spec, specs.Raw):
         value, nothing = sf.when(sf.col("value").isNotNull(), sf.struct("value")), sf.lit(None)
         return with_result(records, value, schema_id=nothing.cast("int"), error=nothing.cast("string"))
     if isinstance(spec, ExpressionFormat):
         return _by_expression(records, spec)
-    options = decoder_options(records.sparkSession, spec)
+    options = decoder_options(records.sparkSession, spec, part)
     catalog = jvm.function_catalog(records.sparkSession, "io.lakefeed.decode.DecodeCatalog", options)
     try:
-        if not isinstance(spec, specs.RegisteredFormat) or "headers" not in records.columns:
-            return records.withColumn("decoded", sf.call_function(f"{catalog}.decode", sf.col("value")))
-        id_headers = sf.filter("headers", lambda header: header["key"].isin(*specs.ID_HEADERS[part]))
-        marked = records.withColumn(_ID_HEADER, sf.get(id_headers, sf.lit(0))["key"])
-        has_none = sf.col(_ID_HEADER).isNull()
-        value = sf.when(has_none, sf.col("value"))
-        result = marked.withColumn("decoded", sf.call_function(f"{catalog}.decode", value))
-        decoded = sf.col("decoded")
-        error = sf.coalesce(decoded["error"], sf.format_string(specs.ID_IN_HEADER, sf.col(_ID_HEADER)))
-        error = sf.when(has_none, decoded["error"]).otherwise(error)
-        return with_result(result, decoded["value"], schema_id=decoded["schema_id"], error=error).drop(_ID_HEADER)
+        has_ids = isinstance(spec, specs.RegisteredFormat) and "headers" in records.columns
+        arguments = ["value", "headers"] if has_ids else ["value"]
+        return records.withColumn("decoded", sf.call_function(f"{catalog}.decode", *map(sf.col, arguments)))
     except (spark_errors.PySparkException, py4j.Py4JJavaError) as refused:
         is_avro = isinstance(spec, specs.ConfluentAvro | specs.PlainAvro)
         raise ConfigError(
@@ -127,11 +118,11 @@ def _has_one_value(spec: DecodeSpec) -> bool:
     return False
 
 
-def decoder_options(spark: SparkSession, spec: DecodeSpec) -> dict[str, str]:
+def decoder_options(spark: SparkSession, spec: DecodeSpec, part: specs.Part = "value") -> dict[str, str]:
     """Return the options for ``DecodeOptions.java``; ``Raw``, which needs no decoder, has none."""
     options: dict[str, str] = {}
     if isinstance(spec, specs.RegisteredFormat):
-        options = _registry_options(spark, spec)
+        options = {**_registry_options(spark, spec), "id-headers": part}
     if isinstance(spec, specs.ConfluentJson | specs.Json):
         options |= {"lenient": json.dumps(spec.lenient), "unknown-field": spec.unknown_fields}
     match spec:
@@ -166,6 +157,8 @@ def _registry_options(spark: SparkSession, spec: specs.RegisteredFormat) -> dict
     }
     if spec.subject is not None:
         options["subject"] = spec.subject
+    if spec.glue is not None:
+        options["glue"] = spec.glue
     if spec.subjects:
         options["subjects"] = json.dumps(spec.subjects)
     if spec.credentials is not None:

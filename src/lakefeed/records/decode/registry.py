@@ -27,7 +27,7 @@ from lakefeed.records.spec import registry_address
 if TYPE_CHECKING:
     from pydantic import SecretStr
 
-    from lakefeed.config.connections import Registry
+    from lakefeed.config.connections import GlueRegistry, Registry
 
 T = TypeVar("T")
 
@@ -111,6 +111,7 @@ class SchemaRegistry:
         token: Callable[[], str] | None = None,
     ) -> None:
         self.url = registry_address(url)
+        self._glue: GlueRegistry | None = None
         self._token = token
         if (username is None) != (password is None):
             what = "The schema registry has a user name without a password, or a password without a user name"
@@ -122,7 +123,10 @@ class SchemaRegistry:
 
     @classmethod
     def of(cls, settings: Registry) -> Self:
-        return cls(settings.url, username=settings.username, password=settings.password, token=_token_of(settings))
+        token = _token_of(settings)
+        client = cls(settings.url, username=settings.username, password=settings.password, token=token)
+        client._glue = settings.glue
+        return client
 
     def latest(self, subject: str, *, block: str | None = None, version: int | None = None) -> RegisteredSchema:
         """Return a version of a subject, by default the newest; refuse a schema that ``block`` does not decode."""
@@ -158,10 +162,27 @@ class SchemaRegistry:
 
     def subjects_of(self, schema_id: int, subject: str | None = None) -> set[str]:
         """Return the subjects that have the schema with this id; ``subject`` selects the registry's context."""
+        if self._glue is not None and subject is not None:
+            return {subject}
         with self._failures(f"schema id {schema_id}"):
             query = {"subject": subject} if subject and _context(subject) else None
             versions = self._ask(list, "GET", "schemas", "ids", str(schema_id), "versions", query=query)
             return {str(_checked(dict, version)["subject"]) for version in versions}
+
+    def found_at(
+        self,
+        what: str,
+        *path: str,
+        pick: Callable[[Any], T | None],
+        query: Mapping[str, str] | None = None,
+        hint: str = "register the schema there",
+    ) -> T:
+        """Return what ``pick`` finds in the answer at a path; ``what`` names it in the error if it finds None."""
+        with self._failures(what):
+            found = pick(self._ask(object, "GET", *path, query=query))
+        if found is None:
+            raise ResourceMissing(f"The schema registry has no {what}", where=self.url, hint=hint)
+        return found
 
     def register(
         self, subject: str, text: str, *, kind: str = "AVRO", references: Sequence[ReferredSchema] = ()
@@ -229,6 +250,10 @@ class SchemaRegistry:
         query: Mapping[str, str] | None = None,
     ) -> T:
         """Return the JSON of the registry's answer. If no address answers, try all addresses once more, a bit later."""
+        if self._glue is not None:
+            from lakefeed.records.decode import glue
+
+            return _usable(kind, glue.answer(self._glue, self.url, method, path, query, seconds=TIMEOUT_SECONDS))
         if "authorization" not in self._headers:
             self._log_in()
         tail = "/".join(["", *(quote(part, safe="") for part in path)]) + (f"?{urlencode(query)}" if query else "")
@@ -245,9 +270,7 @@ class SchemaRegistry:
                     break
         if answer.status == 401 and self._log_in():  # The token has expired.
             answer = send(at, most_bytes=_MOST_BYTES)
-        if answer.status != 200:
-            raise _Refused(answer)
-        return _checked(kind, json.loads(answer.body))
+        return _usable(kind, answer)
 
     def _log_in(self) -> bool:
         """Request a new token; return False if the login uses no tokens."""
@@ -306,6 +329,8 @@ class SchemaRegistry:
 
     def _nearest(self, what: str) -> str | None:
         kind, _, name = what.partition(" ")
+        if self._glue is not None:
+            return f"create the schema in the registry {self._glue.name}, or set subject to another schema's name"
         if kind != "subject":
             return None
         subjects = self.subjects()
@@ -342,6 +367,12 @@ def _not_a_registry(url: str, status: int) -> NotARegistry:
     what = f"This is not the address of a schema registry: another server answers (HTTP status {status})"
     hint = "give the base address of Confluent's API; Apicurio's ends in /apis/ccompat/v7"
     return NotARegistry(what, where=url, hint=hint)
+
+
+def _usable(kind: type[T], answer: Response) -> T:
+    if answer.status != 200:
+        raise _Refused(answer)
+    return _checked(kind, json.loads(answer.body))
 
 
 def _checked(kind: type[T], answer: Any) -> T:

@@ -206,7 +206,11 @@ def _registered_spec(encoded: Encoded, registry: Registry, reader: str) -> Decod
     if encoded.json_schema is not None:
         options = {"lenient": encoded.json_schema.lenient, "unknown_fields": encoded.unknown_fields}
     return _SPECS[encoded.kind](
-        registry_url=registry.url, reader_schema=reader, credentials=registry.credentials_name, **options
+        registry_url=registry.url,
+        reader_schema=reader,
+        credentials=registry.credentials_name,
+        glue=registry.glue_place,
+        **options,
     )
 
 
@@ -223,7 +227,10 @@ def _avro_file(avro: AvroDecode) -> DecodeSpec:
     if avro.registry is None:
         return specs.PlainAvro(writer_schema=text)
     return specs.ConfluentAvro(
-        registry_url=avro.registry.url, reader_schema=text, credentials=avro.registry.credentials_name
+        registry_url=avro.registry.url,
+        reader_schema=text,
+        credentials=avro.registry.credentials_name,
+        glue=avro.registry.glue_place,
     )
 
 

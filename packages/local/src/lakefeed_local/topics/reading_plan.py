@@ -38,8 +38,8 @@ def schema_id(data: bytes) -> int:
     return int.from_bytes(data[1:HEADER], "big")
 
 
-def plan_of(spec: specs.DecodeSpec, part: str) -> ReadingPlan:
-    """Return the plan for a feed's encoding; ``part`` is ``value`` or ``key``."""
+def plan_of(spec: specs.DecodeSpec, part: specs.Part) -> ReadingPlan:
+    """Return the plan for a feed's encoding of values or keys."""
     name = f"feed's {part}"
     match spec:
         case specs.Raw():
@@ -56,7 +56,7 @@ def plan_of(spec: specs.DecodeSpec, part: str) -> ReadingPlan:
             kind = "json"
         case _:
             kind = "text"
-    return ReadingPlan(kind, name, options=lambda spark: decoder_options(spark, spec))
+    return ReadingPlan(kind, name, options=lambda spark: decoder_options(spark, spec, part))
 
 
 def writers_plan(number: int, schema: SchemaText) -> ReadingPlan:

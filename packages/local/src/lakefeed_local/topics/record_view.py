@@ -30,6 +30,7 @@ from lakefeed.records import spec as specs
 from lakefeed.records.decode.registry import SchemaRegistry
 from lakefeed.records.decode.resolve import put_credentials, resolve_decoder
 from lakefeed.records.schema.inference import infer_schema, newest_values
+from lakefeed_local.topics.id_headers import IdHeader, id_header, prefix_of
 from lakefeed_local.topics.plain_jvm import plain_jvm
 from lakefeed_local.topics.reading_plan import (
     HEADER,
@@ -79,6 +80,7 @@ class TopicView:
         self._jvm: SparkSession | None = None
         self._decoders: tuple[ReadingPlan, ReadingPlan] | None = None
         self._plans: dict[tuple[int, bytes], ReadingPlan | None] = {}
+        self._prefixes: dict[IdHeader, bytes] = {}
         self._views: dict[tuple[str, str], Any] = {}
         self._json_options: dict[str, str] | None = None
         self._fitted = False
@@ -87,7 +89,7 @@ class TopicView:
         self.unregistered: Counter[int] = Counter()
         """The number of values that begin with a schema id that the registry does not have, by this id."""
         self.in_headers: Counter[str] = Counter()
-        """The number of values whose schema id is in a header, by the header's name."""
+        """The number of values and keys for which a header has an unusable id, by the reason."""
 
     def __enter__(self) -> Self:
         return self
@@ -118,7 +120,7 @@ class TopicView:
             ids = ", ".join(map(str, sorted(self.unregistered)))
             what = "begin with the header of a schema id that the registry does not have"
             yield f"{self.unregistered.total():,} values {what}: {ids}"
-        yield from (f"{count:,} values: {specs.ID_IN_HEADER % name}" for name, count in self.in_headers.items())
+        yield from (f"{count:,} values: {why}" for why, count in self.in_headers.items())
         if self.unmatched:
             kinds = ", ".join(why.partition(":")[0] for why in self.unmatched)
             yield f"{sum(self.unmatched.values()):,} records do not have these columns: {kinds}"
@@ -126,7 +128,7 @@ class TopicView:
     def _show(self, batch: Sequence[Record]) -> list[ShownRecord]:
         groups: dict[tuple[ReadingPlan, ReadingPlan], list[int]] = {}
         for at, record in enumerate(batch):
-            groups.setdefault((self._value_plan(record), self._plan(record.key, of_key=True)), []).append(at)
+            groups.setdefault((self._plan_of(record, "value"), self._plan_of(record, "key")), []).append(at)
         found: dict[int, ShownRecord] = {}
         for (value, key), places in groups.items():
             records = [batch[at] for at in places]
@@ -135,12 +137,30 @@ class TopicView:
                     found[at] = shown
         return [found[at] for at in sorted(found)]
 
-    def _value_plan(self, record: Record) -> ReadingPlan:
-        header = next((name for name, _ in record.headers if name in specs.ID_HEADERS["value"]), None)
-        if header is None or record.value is None or (self._decode is not None and self._decode.registry is None):
-            return self._plan(record.value)
-        self.in_headers[header] += 1
-        return ReadingPlan("bytes", "bytes")
+    def _plan_of(self, record: Record, part: specs.Part) -> ReadingPlan:
+        data = record.value if part == "value" else record.key
+        header = id_header(record.headers, part) if self._decode is None and data is not None else None
+        if header is not None and (plan := self._plan_by_header(header)) is not None:
+            return plan
+        return self._plan(data, of_key=part == "key")
+
+    def _plan_by_header(self, header: IdHeader) -> ReadingPlan | None:
+        """Return the plan for bytes whose schema a header names; None if the registry does not have the schema."""
+        why = f"the header {header.name} has their schema's id: name its registry"
+        if self._registry is not None:
+            try:
+                if header not in self._prefixes:
+                    self._prefixes[header] = prefix_of(header, self._registry)
+                prefix = self._prefixes[header]
+                # A Protobuf message without indexes is the schema's first one, whose indexes are a single 0.
+                plan = self._registered(prefix if len(prefix) > HEADER else prefix + b"\0")
+                if plan is not None:
+                    return plan._replace(skip=0)
+                why = f"the registry does not have the schema id {schema_id(prefix)} of the header {header.name}"
+            except (ConfigError, ResourceMissing) as error:
+                why = error.what
+        self.in_headers[why] += 1
+        return None
 
     def _group(self, value: ReadingPlan, key: ReadingPlan, records: Sequence[Record]) -> Iterable[ShownRecord | None]:
         expressions = self._where is not None or self._fields is not None

@@ -5,7 +5,7 @@ import java.util.Map;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * Provides the decoder as an SQL function: {@code <catalog>.decode(bytes)}.
+ * Provides the decoder as an SQL function: {@code <catalog>.decode(bytes)} and {@code decode(bytes, headers)}.
  *
  * <pre>
  * spark.conf.set("spark.sql.catalog.taxi", "io.lakefeed.decode.DecodeCatalog")
@@ -20,6 +20,6 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 public final class DecodeCatalog extends FunctionsOnly {
     @Override
     protected Map<String, Binding> functions(String name, CaseInsensitiveStringMap options) {
-        return Map.of("decode", arguments -> new DecodeFunction(name, options));
+        return Map.of("decode", arguments -> new DecodeFunction(name, options, arguments));
     }
 }

@@ -1,13 +1,18 @@
 package io.lakefeed.decode;
 
 import io.lakefeed.SqlFunction;
+import java.util.Arrays;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.util.ArrayData;
+import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * {@code decode(bytes)} for every format: {@code struct<value: struct<…>, schema_id: int, error: string>}.
+ * {@code decode(bytes)} and {@code decode(bytes, headers)} for every format: {@code struct<value: struct<…>, schema_id:
+ * int, error: string>}. The headers, in the form of Spark's Kafka source, can have the schema's id.
  *
  * <p>{@link DecodeOptions} lists the options of the function's catalog.
  */
@@ -15,6 +20,7 @@ public final class DecodeFunction extends SqlFunction<InternalRow> {
     private static final long serialVersionUID = 1L;
 
     private final DecodeOptions options;
+    private final IdHeader.Names idHeaders;
     private transient ThreadLocal<RecordReader> readers;
     private transient RecordReader latest;
 
@@ -24,10 +30,14 @@ public final class DecodeFunction extends SqlFunction<InternalRow> {
      * @throws IllegalArgumentException if the options are invalid; the driver reports this before any task runs
      */
     public DecodeFunction(String name, CaseInsensitiveStringMap options) {
-        this(name, new DecodeOptions(options));
+        this(name, options, new StructType().add("bytes", DataTypes.BinaryType));
     }
 
-    private DecodeFunction(String name, DecodeOptions options) {
+    DecodeFunction(String name, CaseInsensitiveStringMap options, StructType arguments) {
+        this(name, new DecodeOptions(options), arguments);
+    }
+
+    private DecodeFunction(String name, DecodeOptions options, StructType arguments) {
         super(
                 "decode",
                 "decode." + name,
@@ -35,8 +45,9 @@ public final class DecodeFunction extends SqlFunction<InternalRow> {
                         .add("value", options.columns())
                         .add("schema_id", DataTypes.IntegerType)
                         .add("error", DataTypes.StringType),
-                DataTypes.BinaryType);
+                Arrays.stream(arguments.fields()).map(StructField::dataType).toArray(DataType[]::new));
         this.options = options;
+        this.idHeaders = options.idHeaders();
         options.newReader();
     }
 
@@ -44,12 +55,28 @@ public final class DecodeFunction extends SqlFunction<InternalRow> {
         return options.columns();
     }
 
+    /** Returns the names of the headers that can have a schema's id; null if the format has no ids. */
+    public IdHeader.Names idHeaders() {
+        return idHeaders;
+    }
+
+    /** Decodes one record; generated code calls this. */
     public InternalRow invoke(byte[] record) {
+        return decode(record, null);
+    }
+
+    /** Decodes one record with headers; generated code calls this. */
+    public InternalRow invoke(byte[] record, ArrayData headers) {
+        return decode(record, idHeaders == null ? null : idHeaders.in(headers));
+    }
+
+    /** Decodes one record; {@code headers} are its headers that have a schema's id, or null. */
+    public InternalRow decode(byte[] record, IdHeader[] headers) {
         RecordReader reader = latest;
         if (reader == null || reader.owner != Thread.currentThread()) {
             reader = ofThisThread();
         }
-        return reader.read(record);
+        return reader.read(record, headers);
     }
 
     /** Returns the reader of the calling thread. A task has its own function, so nearly always one thread calls it. */

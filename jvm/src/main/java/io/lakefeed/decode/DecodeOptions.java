@@ -29,7 +29,8 @@ import org.apache.spark.unsafe.types.UTF8String;
  * installed package's {@link RecordReader}. Records in Confluent wire format need {@code registry-url}, and may have
  * {@code credentials} (a name in {@link Secrets}; its value is {@code user:password}), {@code
  * registry-patience-seconds} (60), {@code accept} ({@link Acceptance}), {@code subject} (the context of the ids) and
- * {@code subjects} (a JSON array of the subjects to accept). The other options depend on the format:
+ * {@code subjects} (a JSON array of the subjects to accept), and {@code id-headers} ({@code value} or {@code key}: whose
+ * {@link IdHeader}s count; none) and {@code glue} (for AWS Glue's registry, see {@link GlueClient}). The other options depend on the format:
  *
  * <ul>
  *   <li>{@code avro}: {@code reader-schema}; and {@code writer-schema} for records without a header;
@@ -64,6 +65,12 @@ final class DecodeOptions implements Serializable {
     /** Returns the fields of the result's {@code value}; a value without fields is one field {@code value}. */
     StructType columns() {
         return type instanceof StructType struct ? struct : new StructType().add("value", type);
+    }
+
+    /** Returns the names of the headers that can have a schema's id, or null. */
+    IdHeader.Names idHeaders() {
+        String part = options.get("id-headers");
+        return part == null || !options.containsKey("registry-url") ? null : new IdHeader.Names(part);
     }
 
     RecordReader newReader() {
@@ -148,7 +155,8 @@ final class DecodeOptions implements Serializable {
     }
 
     private <T> Writers<T> writers(WriterSchema<T> kind) {
-        Registry registry = Registry.at(required("registry-url"), credentials, options.get("subject"));
+        Registry registry = Registry.at(
+                required("registry-url"), credentials, options.get("subject"), options.get("glue"));
         long patience = Long.parseLong(options.getOrDefault("registry-patience-seconds", "60"));
         return new Writers<>(registry, Duration.ofSeconds(patience), kind, subjects());
     }

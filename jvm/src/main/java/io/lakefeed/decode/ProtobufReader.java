@@ -61,7 +61,23 @@ final class ProtobufReader extends RecordReader {
     @Override
     protected InternalRow value(byte[] record, int from, int schemaId) {
         input.over(record, from);
-        ProtobufPlan plan = writers == null ? last : planOf(schemaId, indexes());
+        return value(writers == null ? last : planOf(schemaId, indexes()));
+    }
+
+    @Override
+    InternalRow value(byte[] record, HeaderIds.Named schema) {
+        List<Integer> indexes = FIRST;
+        byte[] header = schema.header().value();
+        if (header.length > schema.end()) {
+            input.over(header, schema.end());
+            indexes = indexes();
+        }
+        ProtobufPlan plan = planOf(schema.id(), indexes);
+        input.over(record, 0);
+        return value(plan);
+    }
+
+    private InternalRow value(ProtobufPlan plan) {
         Object[] row = plan.fresh();
         plan.read(input, row, 0, 0);
         return new GenericInternalRow(plan.finished(row));

@@ -28,6 +28,8 @@ public abstract class RecordReader {
     final MemoryBudget budget = new MemoryBudget();
 
     private final Writers<?> writers;
+    private final HeaderIds headerIds;
+    private final GlueFrame glue;
     private Integer latest = 0;
 
     protected RecordReader() {
@@ -37,6 +39,8 @@ public abstract class RecordReader {
     /** Creates a reader of records, which have a header if {@code writers} is not null. */
     RecordReader(Writers<?> writers) {
         this.writers = writers;
+        this.headerIds = writers == null ? null : new HeaderIds(writers);
+        this.glue = writers == null || !writers.registry.isGlue ? null : new GlueFrame(writers);
     }
 
     /** Returns whether a record without bytes can be a value. */
@@ -70,32 +74,50 @@ public abstract class RecordReader {
         return new String(bytes, start, bytes.length - start, StandardCharsets.UTF_8);
     }
 
-    /** Returns the struct of a record; throws only a {@link RegistryException}. */
-    final InternalRow read(byte[] record) {
+    /** Returns the value of a record whose schema a header names; in Confluent's header something can follow the id. */
+    InternalRow value(byte[] record, HeaderIds.Named schema) {
+        return value(record, 0, schema.only());
+    }
+
+    /**
+     * Returns the struct of a record; throws only a {@link RegistryException}.
+     *
+     * @param headers the record's headers with a schema's id; null if the id precedes the data
+     */
+    final InternalRow read(byte[] record, IdHeader[] headers) {
         if (record == null) {
             return result(null, null, null);
         }
-        if (record.length == 0 && (writers != null || !takesEmpty())) {
+        if (record.length == 0 && headers == null && (writers != null || !takesEmpty())) {
             return result(null, null, EMPTY);
         }
         Integer schemaId = null;
         try {
-            int from = 0;
-            if (writers != null) {
-                int id = WireFormat.schemaId(record);
-                // A new Integer is created only when the id changes, because most topics have few ids.
-                latest = latest == id ? latest : (Integer) id;
-                schemaId = latest;
-                from = WireFormat.HEADER;
+            if (writers == null) {
+                budget.start(record.length);
+                return result(value(record, 0, 0), null, null);
             }
+            if (glue != null) {
+                glue.read(record);
+                schemaId = glue.id();
+                // Compressed data get the memory of a record of their own size, up to a rate of 8.
+                budget.start((int) Math.min(glue.data().length, 8L * record.length));
+                return result(value(glue.data(), glue.from(), schemaId), schemaId, null);
+            }
+            HeaderIds.Named named = headers == null ? null : headerIds.of(headers);
+            int id = named == null ? WireFormat.schemaId(record) : named.id();
+            // A new Integer is created only when the id changes, because most topics have few ids.
+            latest = latest == id ? latest : (Integer) id;
+            schemaId = latest;
             budget.start(record.length);
-            return result(value(record, from, schemaId == null ? 0 : schemaId), schemaId, null);
+            InternalRow value = named == null ? value(record, WireFormat.HEADER, id) : value(record, named);
+            return result(value, schemaId, null);
         } catch (StackOverflowError deep) {
             return failed(schemaId, "nested too deeply");
         } catch (OutOfMemoryError full) {
             return failed(schemaId, "not enough memory for this record of " + record.length + " bytes");
         } catch (RuntimeException bad) {
-            return failed(schemaId, BadRecord.of(bad).getMessage() + (writers == null ? WireFormat.described(record) : ""));
+            return failed(schemaId, BadRecord.of(bad).getMessage() + (writers == null || headers != null ? WireFormat.described(record) : ""));
         }
     }
 
@@ -124,6 +146,10 @@ public abstract class RecordReader {
                 registry.requireSubject(schemaId, subjects, patience);
             }
             return schema;
+        }
+
+        int id(SchemaReference reference) {
+            return registry.id(reference, patience);
         }
     }
 

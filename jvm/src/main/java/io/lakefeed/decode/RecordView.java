@@ -31,6 +31,7 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.OneRowRelation;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.types.DataTypeUtils;
+import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.catalyst.util.GenericArrayData;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.DataType;
@@ -150,8 +151,9 @@ public final class RecordView {
         for (int at = 0; at < headers.length; at++) {
             headers[at] = new GenericInternalRow(new Object[] {text(input), bytes(input)});
         }
-        InternalRow decodedKey = key.invoke(keyBytes);
-        InternalRow decoded = value.invoke(valueBytes);
+        ArrayData headerRows = new GenericArrayData(headers);
+        InternalRow decodedKey = key.invoke(keyBytes, headerRows);
+        InternalRow decoded = value.invoke(valueBytes, headerRows);
         InternalRow fields = decoded.isNullAt(0) ? null : decoded.getStruct(0, valueType.size());
         Object error = decoded.isNullAt(2) ? null : decoded.getUTF8String(2);
         if (error == null && !decodedKey.isNullAt(2)) {
@@ -163,7 +165,7 @@ public final class RecordView {
             return new GenericInternalRow(new Object[] {fields, keyValue, schemaId, error});
         }
         Object[] position = {
-            topic, partition, offset, time == NO_TIME ? null : time, new GenericArrayData(headers), schemaId, error
+            topic, partition, offset, time == NO_TIME ? null : time, headerRows, schemaId, error
         };
         Object[] all = new Object[valueType.size() + shown.size()];
         for (int at = 0; fields != null && at < valueType.size(); at++) {

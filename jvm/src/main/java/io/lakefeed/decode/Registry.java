@@ -36,27 +36,39 @@ final class Registry {
     private static final Map<Address, Registry> ALL = new ConcurrentHashMap<>();
 
     /** Identifies a cache; includes the subject, because each context of a registry has its own ids. */
-    private record Address(String url, String credentials, String subject) {}
+    private record Address(String url, String credentials, String subject, String glue) {}
 
     private record Known(String kind, Object schema) {}
 
-    /** Identifies a request, also by the kind: an id can be wrong for one kind and right for another. */
-    private record Asked(int id, String kind) {}
+    /**
+     * Identifies a request by the schema's id or {@link SchemaReference}; includes the kind, because an id can be wrong
+     * for one kind of schema and right for another.
+     */
+    private record Asked(Object schema, String kind) {
+        String what() {
+            return schema instanceof Integer id ? "schema id " + id : schema.toString();
+        }
+    }
 
     /**
      * An id without a schema.
      *
-     * @param why the error; null, to save memory, for the most common error, "unknown schema id"
+     * @param why the error; null, to save memory, for the most common error, "unknown" and the id
      * @param until the time before which the id is not requested again; 0 if the id was not requested
      */
     private record Unknown(String why, long until) {}
+
+    /** Whether the registry is AWS Glue's, with its framing of records. */
+    final boolean isGlue;
 
     private final RegistryClient client;
     private final String subject;
     private final String context;
     private final Map<Integer, Known> schemas = new ConcurrentHashMap<>();
     private final Map<Integer, Subjects> subjectsOf = new ConcurrentHashMap<>();
+    private final Map<SchemaReference, Integer> ids = new ConcurrentHashMap<>();
     private final SingleFlight<Asked, Known> fetching;
+    private final SingleFlight<SchemaReference, Integer> askingIds;
     private final SingleFlight<Integer, Subjects> askingSubjects;
     private final MissBudget firsts = new MissBudget();
     private final MissBudget seconds = new MissBudget();
@@ -74,16 +86,26 @@ final class Registry {
      *
      * @param credentials as {@link io.lakefeed.http.Login} reads them, or null
      * @param subject a subject in the context that the ids belong to, if the registry has contexts; or null
+     * @param glue the place of a registry of AWS Glue, see {@link GlueClient}; null for a registry with Confluent's API
      */
+    static Registry at(String url, String credentials, String subject, String glue) {
+        return ALL.computeIfAbsent(new Address(url, credentials, subject, glue), Registry::new);
+    }
+
+    /** Returns this JVM's cache of a registry with Confluent's API. */
     static Registry at(String url, String credentials, String subject) {
-        return ALL.computeIfAbsent(new Address(url, credentials, subject), Registry::new);
+        return at(url, credentials, subject, null);
     }
 
     private Registry(Address address) {
-        client = new RegistryClient(address.url, address.credentials);
+        isGlue = address.glue != null;
+        client = isGlue
+                ? new GlueClient(address.url, address.glue, address.subject, address.credentials)
+                : new RegistryClient(address.url, address.credentials);
         subject = address.subject;
         context = subject != null && subject.startsWith(":.") ? subject.substring(0, subject.indexOf(':', 1) + 1) : "";
         fetching = new SingleFlight<>(client);
+        askingIds = new SingleFlight<>(client);
         askingSubjects = new SingleFlight<>(client);
     }
 
@@ -103,9 +125,38 @@ final class Registry {
             }
             Asked asked = new Asked(id, required.kind());
             Patience until = Patience.of(patience);
-            found = fetching.answer(asked, until, () -> schemas.get(id), () -> fetched(asked, until, required));
+            found = fetching.answer(
+                    asked, until, () -> schemas.get(id), () -> budgeted(asked, () -> fetched(id, asked.what(), until, required)));
         }
         return as(required, found, id);
+    }
+
+    /**
+     * Returns the id of the schema that a reference names.
+     *
+     * @throws BadRecord if the registry has no such schema
+     * @throws RegistryException if the registry is unavailable, or refuses
+     */
+    int id(SchemaReference reference, Duration patience) {
+        Integer found = ids.get(reference);
+        if (found == null) {
+            Asked asked = new Asked(reference, "");
+            Patience until = Patience.of(patience);
+            found = askingIds.answer(
+                    reference, until, () -> ids.get(reference), () -> budgeted(asked, () -> askedId(reference, until)));
+        }
+        return found;
+    }
+
+    private Integer askedId(SchemaReference reference, Patience patience) throws InterruptedException {
+        String unknown = "unknown " + reference;
+        JsonNode answer = client.get(reference.path(), patience, unknown, reference.kind()::answers);
+        JsonNode id = reference.kind().id(answer, context);
+        if (!id.isIntegralNumber() || !id.canConvertToInt()) {
+            throw new BadRecord(unknown);
+        }
+        ids.put(reference, id.intValue());
+        return id.intValue();
     }
 
     @SuppressWarnings("unchecked")
@@ -120,21 +171,25 @@ final class Registry {
         }
     }
 
-    private Known fetched(Asked asked, Patience patience, WriterSchema<?> required) throws InterruptedException {
+    private Known fetched(int id, String what, Patience patience, WriterSchema<?> required) throws InterruptedException {
+        String of = subject == null ? "" : "?subject=" + encoded(subject);
+        JsonNode answer = client.get("/schemas/ids/" + id + of, patience, "unknown " + what);
+        Known schema = new Known(kindOf(answer), new Fetch(what, patience, required).parsed(answer));
+        schemas.put(id, schema);
+        return schema;
+    }
+
+    /** Sends a request, unless the budget for unknown schemas is spent; remembers a schema that is unknown. */
+    private <V> V budgeted(Asked asked, SingleFlight.Request<V> request) throws InterruptedException {
         MissBudget budget = budgetOf(asked);
         long began = System.nanoTime();
         try {
-            String what = "schema id " + asked.id;
-            String of = subject == null ? "" : "?subject=" + encoded(subject);
-            JsonNode answer = client.get("/schemas/ids/" + asked.id + of, patience, "unknown " + what);
-            Known schema = new Known(kindOf(answer), new Fetch(what, patience, required).parsed(answer));
-            schemas.put(asked.id, schema);
-            return schema;
+            return request.answer();
         } catch (BadRecord definite) {
             budget.charge(System.nanoTime() - began);
             String why = definite.getMessage();
             remember(asked, new Unknown(
-                    why.equals("unknown schema id " + asked.id) ? null : why,
+                    why.equals("unknown " + asked.what()) ? null : why,
                     System.nanoTime() + TimeUnit.SECONDS.toNanos(UNKNOWN_SECONDS)));
             throw definite;
         }
@@ -151,14 +206,14 @@ final class Registry {
             before = unknown.get(asked);
         }
         if (before != null && before.until != 0 && System.nanoTime() - before.until < 0) {
-            throw new BadRecord(before.why != null ? before.why : "unknown schema id " + asked.id);
+            throw new BadRecord(before.why != null ? before.why : "unknown " + asked.what());
         }
         MissBudget budget = before == null ? firsts : seconds;
         if (!budget.allows()) {
             if (before == null) {
                 remember(asked, new Unknown(null, 0));
             }
-            throw new BadRecord("unknown schema id " + asked.id
+            throw new BadRecord("unknown " + asked.what()
                     + ": not looked up, since the registry did not have too many others");
         }
         return budget;

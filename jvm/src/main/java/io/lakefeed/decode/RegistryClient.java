@@ -28,7 +28,7 @@ import java.util.stream.Stream;
  *       registry has given a right answer before, waits as if there was no answer.
  * </ul>
  */
-final class RegistryClient {
+class RegistryClient {
     private static final Duration CONNECT = Duration.ofSeconds(5);
     private static final Duration ANSWER = Duration.ofSeconds(10);
     private static final long FIRST_PAUSE_MILLIS = 100;
@@ -115,7 +115,7 @@ final class RegistryClient {
                 trouble = "HTTP status " + status;
                 if (status != 429 && status < 500) {
                     try {
-                        JsonNode found = read(status, response.body(), path, missing, usable);
+                        JsonNode found = read(status, json(response.body()), path, missing, usable);
                         answered = true;
                         return found;
                     } catch (RegistryException unusable) {
@@ -140,8 +140,9 @@ final class RegistryClient {
         }
     }
 
-    private HttpRequest request(String path, String authorization) {
-        HttpRequest.Builder request = HttpRequest.newBuilder(URI.create(addresses.get(asked) + path))
+    /** Returns the request for a path of Confluent's API. */
+    HttpRequest request(String path, String authorization) {
+        HttpRequest.Builder request = HttpRequest.newBuilder(URI.create(addresses.get(asked) + path).normalize())
                 .header("Accept", "application/vnd.schemaregistry.v1+json, application/json");
         return (authorization == null ? request : request.header("Authorization", authorization)).build();
     }
@@ -157,13 +158,16 @@ final class RegistryClient {
         return new RegistryException("was not asked", "interrupted while waiting for " + url);
     }
 
-    private JsonNode read(int status, byte[] body, String path, String missing, Predicate<JsonNode> usable) {
-        JsonNode answer = null;
+    private static JsonNode json(byte[] body) {
         try {
-            answer = JSON.readTree(body);
+            return JSON.readTree(body);
         } catch (IOException notJson) {
-            // The answer is no JSON. The lines below report it, like every answer that does not come from a registry.
+            return null;
         }
+    }
+
+    /** Returns the object in an answer, which is null if it is no JSON; throws the error that it stands for. */
+    JsonNode read(int status, JsonNode answer, String path, String missing, Predicate<JsonNode> usable) {
         if (answer != null && status == 200 && usable.test(answer)) {
             return answer;
         }
@@ -179,6 +183,8 @@ final class RegistryClient {
                 "gave no usable answer",
                 url + path + " answered with HTTP status " + status
                         + (status / 100 == 3 ? ", which leads to another address: name that" : "")
-                        + "; is it the address of a registry with Confluent's REST API?");
+                        + (path.startsWith("/schemas/guids/")
+                                ? "; the records' headers have GUIDs, which not every registry knows"
+                                : "; is it the address of a registry with Confluent's REST API?"));
     }
 }

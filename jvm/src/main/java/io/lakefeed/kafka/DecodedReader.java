@@ -5,6 +5,7 @@ import static io.lakefeed.commit.OutcomeFunction.ROW;
 
 import io.lakefeed.commit.OutcomeFunction;
 import io.lakefeed.decode.DecodeFunction;
+import io.lakefeed.decode.IdHeader;
 import io.lakefeed.kafka.DirectOptions.OfTasks;
 import io.lakefeed.kafka.DirectOptions.Policy;
 import io.lakefeed.kafka.DirectOptions.DirectTask.Range;
@@ -34,6 +35,7 @@ final class DecodedReader implements PartitionReader<InternalRow> {
     private final Policy policy;
     private final ChangeRule changes;
     private final DecodeFunction decode;
+    private final IdHeader.Names idNames;
     private final OutcomeFunction outcome;
     private final long timeoutMs = SparkEnv.get().conf().getTimeAsMs(TIMEOUT, "120s");
     private final InternalRow nulls;
@@ -51,6 +53,7 @@ final class DecodedReader implements PartitionReader<InternalRow> {
         this.policy = options.policy();
         this.changes = options.changes();
         this.decode = decode;
+        this.idNames = decode.idHeaders();
         this.outcome = outcome;
         this.nulls = new GenericInternalRow(new Object[options.fields()]);
         int beside = policy.keep().size() + (changes == null ? 0 : 1);
@@ -87,11 +90,8 @@ final class DecodedReader implements PartitionReader<InternalRow> {
 
     /** Decodes and counts a record; returns whether it becomes a row. */
     private boolean accept(ConsumerRecord<byte[], byte[]> record) {
-        String header = policy.idHeaders().isEmpty() ? null : idHeader(record.headers().toArray());
-        InternalRow decoded = header == null
-                ? decode.invoke(record.value())
-                : new GenericInternalRow(
-                        new Object[] {null, null, UTF8String.fromString(String.format(policy.idInHeader(), header))});
+        IdHeader[] idHeaders = idNames == null ? null : idHeaders(record.headers().toArray());
+        InternalRow decoded = decode.decode(record.value(), idHeaders);
         int schemaId = decoded.isNullAt(1) ? NO_SCHEMA : decoded.getInt(1);
         String error = decoded.isNullAt(2) ? null : decoded.getUTF8String(2).toString();
         if (schemaId != NO_SCHEMA && !policy.refused().isEmpty()) {
@@ -137,13 +137,12 @@ final class DecodedReader implements PartitionReader<InternalRow> {
         return true;
     }
 
-    private String idHeader(Header[] all) {
+    private IdHeader[] idHeaders(Header[] all) {
+        IdHeader[] found = null;
         for (Header header : all) {
-            if (policy.idHeaders().contains(header.key())) {
-                return header.key();
-            }
+            found = idNames.add(found, header.key(), header.value());
         }
-        return null;
+        return found;
     }
 
     private InternalRow metadata(ConsumerRecord<byte[], byte[]> record) {

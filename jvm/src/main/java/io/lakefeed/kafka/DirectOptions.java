@@ -53,8 +53,6 @@ final class DirectOptions {
      *     with the timestamp
      * @param keep the metadata columns to return, by their names in {@link RecordRows}
      * @param prefix the prefix of the metadata columns' names in the result
-     * @param idHeaders the names of headers that can hold a schema's id in place of the value's first bytes
-     * @param idInHeader the error of a record with one of these headers, as a format
      * @param changes the rule for records that delete rows; null if rows are only added
      */
     record Policy(
@@ -66,8 +64,6 @@ final class DirectOptions {
             String badTimestamp,
             List<String> keep,
             String prefix,
-            List<String> idHeaders,
-            String idInHeader,
             ChangeRule.Options changes)
             implements Serializable {}
 

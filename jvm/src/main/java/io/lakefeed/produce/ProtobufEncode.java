@@ -42,14 +42,24 @@ public final class ProtobufEncode extends StructEncode {
     private void begin() {
         ProtoTypes types = ProtobufSchemas.types(schema, List.of(references));
         ProtoMessage found = types.message(message);
-        header = schemaId == null ? new byte[0] : header(schemaId, types.indexes(found));
+        header = schemaId == null ? new byte[0] : header(schemaId, indexes(types.indexes(found)));
         writer = new ProtobufWriter(found, type);
     }
 
-    /** Returns Confluent's header: 0, schema id, message indexes; a single 0 means the first message. */
-    private static byte[] header(int schemaId, List<Integer> indexes) {
+    /** Returns Confluent's header: a zero byte, the schema's id, and the message indexes. */
+    private static byte[] header(int schemaId, byte[] indexes) {
+        return ByteBuffer.allocate(5 + indexes.length).put((byte) 0).putInt(schemaId).put(indexes).array();
+    }
+
+    /** Returns a message's indexes in a schema, as they follow the schema's id; the message null is the first one. */
+    public static byte[] indexes(String schema, List<String> references, String message) {
+        ProtoTypes types = ProtobufSchemas.types(schema, references);
+        return indexes(types.indexes(types.message(message)));
+    }
+
+    /** Returns message indexes; a single 0 is short for the first message. */
+    private static byte[] indexes(List<Integer> indexes) {
         WireOutput out = new WireOutput();
-        out.raw(ByteBuffer.allocate(5).put((byte) 0).putInt(schemaId).array());
         if (indexes.equals(List.of(0))) {
             out.zigzag(0);
         } else {

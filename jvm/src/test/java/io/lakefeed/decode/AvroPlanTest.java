@@ -42,7 +42,7 @@ class AvroPlanTest {
         Schema schema = AvroTypes.reader(Json.quoted(reader));
         DataType type = AvroTypes.of(schema);
         AvroReader avro = new AvroReader(schema, type, AvroTypes.parsed(Json.quoted(writer)));
-        return Values.of(avro.read(record), type instanceof StructType struct ? struct : new StructType().add("value", type));
+        return Values.of(avro.read(record, null), type instanceof StructType struct ? struct : new StructType().add("value", type));
     }
 
     private static String record(String fields) {
@@ -258,8 +258,8 @@ class AvroPlanTest {
         void anErrorDoesNotAffectTheNextRecord() {
             Schema schema = AvroTypes.parsed(Json.quoted(ITEMS));
             AvroReader reader = new AvroReader(schema, AvroTypes.of(schema), schema);
-            reader.read(new byte[] {4, 1, 2, 0});
-            assertEquals("[[[true]]]", Values.of(reader.read(new byte[] {2, 1, 0}), AvroTypes.of(schema)));
+            reader.read(new byte[] {4, 1, 2, 0}, null);
+            assertEquals("[[[true]]]", Values.of(reader.read(new byte[] {2, 1, 0}, null), AvroTypes.of(schema)));
         }
     }
 

@@ -1,0 +1,84 @@
+package io.lakefeed.decode;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.UUID;
+
+/** Names a schema by another key than its id; {@link Registry#id} asks for the id once. */
+record SchemaReference(Kind kind, String key) {
+    /** The keys, with the request that answers with the id. */
+    enum Kind {
+        GUID("schema GUID ") {
+            @Override
+            String path(String key) {
+                return "/schemas/guids/" + key + "/ids";
+            }
+
+            @Override
+            boolean answers(JsonNode answer) {
+                return answer.isArray();
+            }
+
+            /** Each context of a registry has its own id for the same schema. */
+            @Override
+            JsonNode id(JsonNode answer, String context) {
+                for (JsonNode each : answer) {
+                    String of = each.path("context").asText();
+                    if (context.isEmpty() ? of.isEmpty() || of.equals(".") : context.equals(":" + of + ":")) {
+                        return each.path("id");
+                    }
+                }
+                return answer.path("id");
+            }
+        },
+        /** Apicurio's own API answers, which is beside its API for Confluent's clients. */
+        GLOBAL_ID("global id ") {
+            @Override
+            String path(String key) {
+                return "/../../registry/v3/search/versions?globalId=" + key;
+            }
+
+            @Override
+            boolean answers(JsonNode answer) {
+                return answer.path("versions").isArray();
+            }
+
+            @Override
+            JsonNode id(JsonNode answer, String context) {
+                return answer.path("versions").path(0).path("contentId");
+            }
+        };
+
+        private final String name;
+
+        Kind(String name) {
+            this.name = name;
+        }
+
+        /** Returns the path of the request, after the registry's address. */
+        abstract String path(String key);
+
+        /** Returns whether an answer is a registry's. */
+        abstract boolean answers(JsonNode answer);
+
+        /** Returns the id in a registry's answer; a missing node if the registry does not have the schema. */
+        abstract JsonNode id(JsonNode answer, String context);
+    }
+
+    static SchemaReference guid(UUID guid) {
+        return new SchemaReference(Kind.GUID, guid.toString());
+    }
+
+    static SchemaReference globalId(long number) {
+        return new SchemaReference(Kind.GLOBAL_ID, Long.toString(number));
+    }
+
+    String path() {
+        return kind.path(key);
+    }
+
+    /** Returns the text that names the schema in errors. */
+    @Override
+    public String toString() {
+        return kind.name + key;
+    }
+}
