@@ -17,7 +17,7 @@ from lakefeed.plugins import FORMATS_GROUP
 from tests.support.plugin import forget_blocks, put_page_on_path
 
 KEYS = "known here: avro, protobuf, json_schema, json, string, raw, key, envelope, unavailable_value, on_unavailable, "
-KEYS += "metadata, on_null, on_bad_timestamp, access_log, csv"
+KEYS += "metadata, on_null, on_bad_timestamp, on_unknown_field, on_encrypted, access_log, csv"
 FILE = "name: taxi\nsource: {rate: {}}\nsink: memory\npager: {url: https://pager.example.org}\n"
 
 

@@ -77,7 +77,7 @@ final class AvroReference {
 
     /** Returns a node of JSON, or the reason why there is none. */
     private static Object ours(AvroReader reader, byte[] bytes, DataType type, Schema schema) {
-        InternalRow row = reader.read(bytes);
+        InternalRow row = reader.read(bytes, null);
         if (!row.isNullAt(2)) {
             return row.getUTF8String(2).toString();
         }

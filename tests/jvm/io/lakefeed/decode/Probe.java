@@ -104,7 +104,7 @@ public final class Probe {
         Faulty reader = new Faulty();
         ArrayNode errors = JSON.createArrayNode();
         for (JsonNode way : ways) {
-            InternalRow row = reader.read(way.asText().getBytes(StandardCharsets.UTF_8));
+            InternalRow row = reader.read(way.asText().getBytes(StandardCharsets.UTF_8), null);
             errors.addObject().put("error", row.isNullAt(2) ? null : row.getUTF8String(2).toString());
         }
         return errors;
