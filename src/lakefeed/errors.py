@@ -29,8 +29,8 @@ class LakefeedError(Exception):
         what: what went wrong, one sentence without a full stop at its end.
         where: the file, endpoint, topic, table or option that the error is about.
         hint: what to do next, as a sentence or a command.
-        page: the topic of the page about the error. Default: the page of the class; if that is a general page, the page
-            of the text or of the raising module.
+        page: the documentation page about the error. Default: the page of the class. If that one is general: the page
+            for the text of ``what``, or else for the module that raises the error.
     """
 
     exit_status: int = 1

@@ -136,7 +136,7 @@ def storage_path(path: str) -> str:
 
 
 def local_folder(path: str) -> Path:
-    """Return a path for which ``is_local`` is true as a folder."""
+    """Return the folder of this machine that a local path names; ``is_local(path)`` must be true."""
     return Path(local_path(path).removeprefix("file://"))
 
 

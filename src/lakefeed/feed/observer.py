@@ -83,10 +83,10 @@ class RunObserver(Protocol):
         """Record that the driver's loop is alive; ``stops`` says that the feed ends after the current batch."""
 
     def batch(self, batch_id: int, ranges: Iterable[OffsetRange] = ()) -> AbstractContextManager[Stopwatch]:
-        """Record that this block writes a batch of these ranges, and commits the batch unless the block fails."""
+        """Report a batch of these ranges, which the ``with`` block writes, and commits unless the block fails."""
 
     def round(self, number: int) -> AbstractContextManager[None]:
-        """Record that this block writes a round of tables; the caller records which tables committed or failed."""
+        """Report a round, which the ``with`` block writes; the caller reports which tables committed or failed."""
 
     def finish(self, batch: FinishedBatch, *, ends: Mapping[Partition, int] | None = None) -> FinishedBatch:
         """Record a finished batch, and the topics' ends when Spark planned it; return the batch with its lag."""

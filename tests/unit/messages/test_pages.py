@@ -101,7 +101,7 @@ def page_named_by(
     return page
 
 
-def test_each_text_page_module_and_setting_in_pages_toml_exists() -> None:
+def test_everything_that_pages_toml_names_exists() -> None:
     settings, modules = pages()["settings"], pages()["modules"]
     source = "".join(file.read_text("utf-8") for file in Path(lakefeed.__path__[0]).rglob("*.py"))
     assert [words for words in pages()["texts"] if words not in source] == []

@@ -202,7 +202,7 @@ class _Arithmetic:
             what = f"{self.partitions:,} partitions are more than one feed can have"
             hint = "split the load over several feeds, and size one feed"
             raise ConfigError(what, where=load.config.name, hint=hint)
-        # Only as many slots as partitions have work, because a batch has at most one task per partition.
+        # A batch has at most one task per partition, so further slots stay idle.
         self.working = min(self.slots, self.partitions)
         self.capacity = self.working * measured.rows_per_cpu_second
         # ``commits`` is the time in which no task runs, per batch or, with many tables, per round over all tables.

@@ -47,7 +47,7 @@ def statements(
         table: catalog.namespace.table.
         have: the table's columns.
         want: the rows' columns.
-        changes: the changes of the reader's schema in order, or its ``renames``; only renames are used.
+        changes: the changes of the reader's schema, in order; all but the renames are ignored.
         grow: False refuses new columns and renames none; columns may still become optional or wider.
         defaults: the defaults of new columns for existing rows: see ``column_defaults``.
 

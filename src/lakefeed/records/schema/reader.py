@@ -286,7 +286,7 @@ class ReaderSchema:
 
     def _begin(self, rows_of: Callable[[], DataFrame]) -> None:
         if self.decoder.writer_schema is None:
-            # Store a guessed schema, because the next start would guess from other records, and perhaps another schema.
+            # Store a guessed schema: the next start would read other records, and might guess another schema.
             given = self.decoder.spec
             sampled = StoredSchema(given.schema, frozenset()) if isinstance(given, Json) and given.sampled else None
             self.keeper.apply_schema(rows_of().schema, sampled, ())

@@ -151,7 +151,9 @@ def list_(details: bool, bootstrap_servers: str | None) -> None:
 @source_options
 @place_options
 @choice_options
-@click.option("-n", "--limit", type=click.IntRange(1), default=SAMPLED, show_default=True, help="The most records.")
+@click.option(
+    "-n", "--limit", type=click.IntRange(1), default=SAMPLED, show_default=True, help="Show at most this many."
+)
 @click.option(
     "--scan",
     type=click.IntRange(1),

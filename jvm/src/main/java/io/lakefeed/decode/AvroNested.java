@@ -26,7 +26,7 @@ final class AvroNested {
         private byte[] common;
         private final boolean repeated;
 
-        /** Creates the step of a record; {@code repeated} if a Kafka record can contain any number of such records. */
+        /** Creates the step of an Avro record; {@code repeated} if one Kafka record can contain any number of them. */
         OfRecord(boolean repeated) {
             this.repeated = repeated;
         }

@@ -4,8 +4,8 @@ import java.util.Set;
 import org.apache.spark.TaskContext;
 
 /**
- * The field without a column in the record that this thread decodes; {@link io.lakefeed.commit.OutcomeFunction} counts
- * such records. Only JSON has fields that are not in a schema.
+ * Notes a field that has no column, of the record that this thread decodes. {@link io.lakefeed.commit.OutcomeFunction}
+ * counts the records with such a field. Only JSON has fields that are not in a schema.
  *
  * <p>Noting a field creates no object.
  */

@@ -43,7 +43,7 @@ import scala.reflect.ClassTag;
 import scala.runtime.BoxedUnit;
 
 /**
- * Derives from the analysed plan of a streaming DataFrame which state the query keeps between micro-batches.
+ * Finds the state that a streaming query keeps between micro-batches, in the analysed plan of its DataFrame.
  *
  * <p>A transform with state must be part of the streaming query; a transform without state may be applied to each
  * micro-batch separately. The state of a TransformWithState depends on the user's code, which {@link #processors}

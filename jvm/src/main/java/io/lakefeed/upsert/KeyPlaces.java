@@ -103,10 +103,10 @@ final class KeyPlaces {
     }
 
     /**
-     * Adds keys that were read from the table, or moves them to another file.
+     * Adds keys that were read from the table, or gives known keys the place in the file that has them now.
      *
-     * @param known whether the index must already have each key, in another file
-     * @return false if {@code known}, but the index does not have a key
+     * @param known whether the index must have all these keys already, with places in other files
+     * @return false if {@code known} and one of the keys is missing in the index
      */
     private boolean put(KeyEntries read, boolean known) {
         if (read.lacksKey) {
