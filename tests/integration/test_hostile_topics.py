@@ -61,7 +61,7 @@ def fill(feed: Feed) -> list[str]:
         assert one.flush(30) == 0
 
     for name, ends in (("committed-last", "cacc"), ("aborted-last", "caca"), ("aborted-only", "a")):
-        feed.send_transactions(ends, count=3, topic=create(name))
+        feed.send_transactions(ends, count=3, topic=create(name), values=b"no JSON %d")
 
     cut = create("begins-late")
     for number in range(10):

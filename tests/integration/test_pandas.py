@@ -132,7 +132,7 @@ def test_a_missing_pandas_is_an_error_that_names_what_to_install(
 ) -> None:
     pipeline = feed.pipeline(**counting(feed))
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(MissingExtra, match=r"(?s)pandas.*transform\.steps\.counted.*pip install '\.\[pandas\]'"):
+    with pytest.raises(MissingExtra, match=r"(?s)pandas.*transform\.steps\.counted.*lakefeed\[pandas\]'"):
         pipeline.run(spark=lake, once=True)
 
 
