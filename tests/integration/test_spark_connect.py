@@ -19,6 +19,7 @@ import sys
 from pathlib import Path
 
 import lakefeed as lf
+from lakefeed_repair.backfill import backfill
 from pyspark.sql import SparkSession
 
 spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()
@@ -35,7 +36,7 @@ entries = {
     "read_batch": lambda: pipeline.read_batch(spark),
     "run": lambda: pipeline.run(spark=spark, once=True),
     "run_batch": lambda: pipeline.run_batch(spark=spark),
-    "backfill": lambda: pipeline.backfill(spark=spark),
+    "backfill": lambda: backfill(pipeline, spark=spark),
     "dead_letter_store": lambda: pipeline.dead_letter_store(spark),
 }
 for name, enter in entries.items():
