@@ -115,7 +115,7 @@ def test_state_that_differs_from_the_checkpoints_is_refused_with_the_difference(
             "NON_TIME_WINDOW",
         ),
         ({"sql": "SELECT DISTINCT zip FROM {view}"}, "SELECT DISTINCT"),
-        ({"sql": "SELECT a.zip FROM {view} a JOIN {view} b ON a.zip = b.zip"}, "more than once"),
+        ({"sql": "SELECT a.zip FROM {view} a JOIN {view} b ON a.zip = b.zip"}, "read each stream exactly once"),
         ({"sql": "SELECT zipp FROM {view}"}, "zipp"),
     ],
 )
