@@ -72,7 +72,7 @@ def _choices(
                 decoder = replace(
                     decoder,
                     writer_schema=_writers(spark, decode, decode.registry, decoder.spec),
-                    encryption=partial(_encryption, SchemaRegistry.of(decode.registry), decoder.spec),
+                    encryption=partial(_encryption, decode.registry, decoder.spec),
                 )
             yield decoder
 
@@ -85,9 +85,10 @@ def _writers(spark: SparkSession, decode: Decode, registry: Registry, spec: Deco
     return partial(_schema_of_subjects, client, spec, read) if spec.subjects else read
 
 
-def _encryption(client: SchemaRegistry, spec: DecodeSpec, schema_id: int) -> str | None:
+def _encryption(registry: Registry, spec: DecodeSpec, schema_id: int) -> str | None:
     assert isinstance(spec, specs.RegisteredFormat)
-    return encryption_of(client.schema(schema_id, spec.subject))
+    # A new client: new schemas are rare, and the token of an old client may have expired.
+    return encryption_of(SchemaRegistry.of(registry).schema(schema_id, spec.subject))
 
 
 def put_credentials(spark: SparkSession, decode: Decode) -> None:
