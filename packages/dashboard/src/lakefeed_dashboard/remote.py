@@ -270,7 +270,7 @@ def _row(listed: Document) -> Document | None:
 
 
 def _other_name(name: str, row: Document, known: _Known, taken: set[str]) -> str:
-    """Return a unique name for a feed whose name is taken: the name, then the address or process of the driver."""
+    """Return another name for a feed whose name a feed has already: its driver's address or process is added."""
     driver = row.get("driver")
     process = driver.get("pid") if isinstance(driver, Mapping) else None
     where = urlsplit(known.source.server.url).netloc if known.source.row is None and known.source.server else process

@@ -12,7 +12,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
  * {@code decode(bytes)} and {@code decode(bytes, headers)} for every format: {@code struct<value: struct<…>, schema_id:
- * int, error: string>}. The headers, in the form of Spark's Kafka source, can have the schema's id.
+ * int, error: string>}. The headers are those of Spark's Kafka source; one of them can have the schema's id.
  *
  * <p>{@link DecodeOptions} lists the options of the function's catalog.
  */

@@ -34,7 +34,7 @@ final class FileRewriter extends AbstractFunction2<TaskContext, Iterator<Interna
     /**
      * The result of a task.
      *
-     * @param stretches the rows that are in the same order in an old file and a new one, without the replaced rows
+     * @param stretches the runs of copied rows, each with its old file and its new one; replaced rows are in none
      * @param left how many of the replaced rows the old files had
      */
     record Rewritten(List<DataFile> files, List<Stretch> stretches, long left) implements Serializable {}

@@ -22,8 +22,8 @@ import org.apache.spark.sql.types.StructType;
  * An index of a table's rows by their keys, in the driver's memory: a batch of changes is committed without a read.
  *
  * <p>The index describes one snapshot of the table. It is filled from the key columns, follows its own commits and
- * those that only rewrite files, and is filled again after any other commit. A commit is refused if another commit has
- * come between, so an outdated index costs only time. A table in which a key has two rows is not indexed.
+ * those that only rewrite files, and is filled again after any other commit. A commit is refused if another commit came
+ * between, so an outdated index costs only time. A table in which a key has two rows is not indexed.
  *
  * <p>If columns order the changes of a key, the index has the values of its row in these columns. If values are equal,
  * the partition decides. In the same partition the batch's change is newer, because a MERGE lands repeated offsets.
