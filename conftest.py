@@ -113,7 +113,7 @@ def search(search_servers: Callable[[str], SearchServer], request: pytest.Fixtur
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run the tests in files ``test_elasticsearch.py`` on all search servers; other tests use one server."""
     if "search" in metafunc.fixturenames and metafunc.module.__name__.endswith("test_elasticsearch"):
-        # Not the scope "session", with which pytest would run these files before the other files of their folders.
+        # The scope is not "session", because pytest would then run these files before the other files of their folders.
         metafunc.parametrize("search", EACH_SEARCH_SERVER, indirect=True, scope="module")
 
 

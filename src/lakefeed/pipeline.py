@@ -128,14 +128,14 @@ class Pipeline:
         return self.rows(newest_per_key(records) if latest_per_key else records)
 
     def of_topic(self, topic: str) -> Pipeline:
-        """Return the pipeline of one topic; raise a ConfigError unless each topic has a table of its own."""
+        """Return the pipeline of one topic; raise a ConfigError unless each topic has its own table."""
         part = copy(self)
         part.feed = self.feed.for_topic(topic)
         part.config = part.feed.config
         return part
 
     def require_one_table(self) -> None:
-        """Raise a ConfigError if each topic has a table of its own."""
+        """Raise a ConfigError if each topic has its own table."""
         if self.config.has_many_tables:
             raise ConfigError(
                 f"pipeline '{self.config.name}' has a table for each topic, and this operation needs one topic",
@@ -153,7 +153,7 @@ class Pipeline:
             )
 
     def parts(self) -> list[Pipeline]:
-        """Return a pipeline for each existing topic if each topic has a table of its own; otherwise this pipeline."""
+        """Return a pipeline for each existing topic if each topic has its own table; otherwise this pipeline."""
         if not self.config.has_many_tables:
             return [self]
         return [self.of_topic(topic) for topic in SourceTopics(self.config.kafka).names()]

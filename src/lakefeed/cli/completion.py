@@ -34,7 +34,7 @@ def completion(shell: str | None, install: bool) -> None:
     kind = get_completion_class(shell)
     if shell not in PLACES or kind is None:
         raise click.UsageError(
-            f"SHELL is none of {', '.join(sorted(PLACES))}: name one, as in lakefeed completion bash"
+            f"SHELL is not one of {', '.join(sorted(PLACES))}: name a shell, as in lakefeed completion bash"
         )
     script = kind(click.get_current_context().find_root().command, {}, "lakefeed", "_LAKEFEED_COMPLETE").source()
     if not install:

@@ -81,7 +81,7 @@ registry_option = click.option(
 
 
 def own_home_option(owner: str, *, folder: str, earlier: str = "one") -> Callable[[F], F]:
-    """Return the option ``--home`` for a command that starts a stack of its own."""
+    """Return the option ``--home`` for a command that starts its own stack."""
     return click.option(
         "--home",
         type=FOLDER,

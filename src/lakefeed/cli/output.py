@@ -100,7 +100,7 @@ def say(lines: Iterable[str]) -> None:
 
 
 def column_lines(rows: Sequence[tuple[str, ...]], *, left: int, indent: int = 2) -> Iterator[str]:
-    """Align rows in columns: the first ``left`` columns to the left, for words, the others to the right."""
+    """Align rows in columns: the first ``left`` columns are aligned to the left, the others to the right."""
     return (" " * indent + line for line in aligned(rows, left=left))
 
 

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 MOST_PARTITIONS = 30
 CLAUSE = re.compile(r" (?=USING iceberg|PARTITIONED BY|TBLPROPERTIES)|(?<!PARTITIONED BY)(?<!TBLPROPERTIES) (?=\()")
 OWN_PROPERTY = re.compile(r"('lakefeed\.[^']*' = )'((?:[^'\\]|\\.){60,})'")
-"""A property of lakefeed's own with a value that is too long for people; ``--output json`` shows all of it."""
+"""A table property that lakefeed sets for itself and whose value is too long to read; ``--output json`` shows it whole.
+"""
 
 
 @click.command()
@@ -64,7 +65,7 @@ def _lines(found: Plans) -> Iterator[str]:
     if not found.tables:
         yield f"{found.pipeline}: none of its topics exists yet"
         return
-    yield styled(f"{found.pipeline}: {len(found.tables)} topics, each into a table of its own", bold=True)
+    yield styled(f"{found.pipeline}: {len(found.tables)} topics, each into its own table", bold=True)
     rows = [("topic", "start", "table", "records", "batches", "files", "S3 requests")]
     for feed in found.tables:
         records = files = requests = "-"

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 @click.option(
     "--accept-loss",
     is_flag=True,
-    help="Resume although records were lost unread, or a topic was recreated; the ledger records the loss.",
+    help="Resume although records were lost before the feed read them, or a topic was recreated; the ledger "
+    "records the loss.",
 )
 @click.option("--resume", is_flag=True, help="End the feed's pause. Default: wait until lakefeed feed resume ends it.")
 @click.option("--batch", is_flag=True, help="Land the present records in one commit, without a stream, then end.")
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 @click.option(
     "--endpoint/--no-endpoint",
     default=True,
-    help="Answer lakefeed status and feed of this user on this machine.  [default: endpoint]",
+    help="Answer this user's commands lakefeed status and lakefeed feed on this machine.  [default: endpoint]",
 )
 @click.option(
     "--endpoint-port", type=click.IntRange(0, 65535), default=0, help="The endpoint's port.  [default: a free one]"

@@ -202,8 +202,8 @@ class OneTable(Model):
         None, description="The table of all changes, as in sink.iceberg with mode: upsert."
     )
     decode: Decode | None = None
-    schema_: SchemaChange | None = Field(None, alias="schema", description="As the pipeline's schema block.")
-    expect: dict[str, Expectation] | None = Field(None, description="As the pipeline's expect block.")
+    schema_: SchemaChange | None = Field(None, alias="schema", description="Replaces the pipeline's block schema.")
+    expect: dict[str, Expectation] | None = Field(None, description="Replaces the pipeline's block expect.")
     dead_letters: DeadLetters | None = None
     transform: Transform | None = None
     on_failure: OnFailure | None = Field(None, description="What happens if a write to the table fails, as in tables.")
@@ -290,7 +290,9 @@ class PipelineBlocks(Model):
     )
     metrics: Metrics = Field(default_factory=Metrics)
     """Metrics and health of the feed, at /metrics and /health and in Spark's metrics sinks."""
-    spark_ui: SparkUi | None = Field(None, description="true, or an address, opens Spark's own pages. Default: none.")
+    spark_ui: SparkUi | None = Field(
+        None, description="Opens Spark's web UI: true, or the address that the UI listens on. Default: no UI."
+    )
     tls: Tls = Field(default_factory=Tls, description="Certificates for all connections.")
     s3: S3 | None = Field(None, description="The store. Default: from the AWS environment variables.")
     catalogs: dict[str, Catalog] = Field(default_factory=dict)
@@ -317,7 +319,9 @@ class PipelineBlocks(Model):
         for key, value in settings.items() if isinstance(settings, dict) else ():
             if not key.startswith("spark."):
                 found.append(
-                    ConfigProblem(f"'{key}' is no Spark setting", key=key, hint="Spark's settings start with 'spark.'")
+                    ConfigProblem(
+                        f"'{key}' is not a Spark setting", key=key, hint="a Spark setting starts with 'spark.'"
+                    )
                 )
             elif isinstance(value, SecretText) and OPTIONS_OF_THE_JVM.fullmatch(key):
                 what = f"'{key}' is on the JVM's command line, which all users of the machine can read"
@@ -410,7 +414,7 @@ class PipelineBlocks(Model):
 
     @property
     def has_many_tables(self) -> bool:
-        """Return whether each topic goes to a table of its own."""
+        """Return whether each topic goes to its own table."""
         return TOPIC_MARK in (self.sink.chosen.snapshot_table or "")
 
     def connections(self, environment: Mapping[str, str]) -> Connections:

@@ -56,7 +56,7 @@ class IcebergSinkConfig(SinkConfig):
     other_modes: ClassVar[str] = "update requires mode: upsert and keys, complete requires mode: overwrite"
 
     table: TableTemplate = Field(examples=["lake.sales.orders"])
-    """The table as catalog.namespace.table. If the name contains {topic}, each topic has a table of its own."""
+    """The table as catalog.namespace.table. If the name contains {topic}, each topic has its own table."""
     partition_by: list[PartitionTransform] = Field(default_factory=list)
     """Partition transforms: column, years|months|days|hours(column), bucket(n, column), truncate(n, column)."""
     sort_by: list[SortColumn] = Field(default_factory=list)

@@ -318,7 +318,7 @@ def _problems(
         option = allowed.get(name)
         what, hint = None, None
         if key.lower() in _REFUSED["spark"] and not key.startswith(PREFIX):
-            what, hint = f"'{key}' is no setting of Kafka's client", _REFUSED["spark"][key.lower()]
+            what, hint = f"'{key}' is not a setting of Kafka's client", _REFUSED["spark"][key.lower()]
         elif name in refused:
             what = f"'{key}' cannot be set: {refused[name]}"
         elif option is None:

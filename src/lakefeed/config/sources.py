@@ -75,7 +75,7 @@ class StartingOffsets:
         except ValueError:
             near = nearest(text, ("earliest", "latest"))
             hint = f"did you mean '{near}'?" if near else None
-            raise ConfigProblems(ConfigProblem(f"'{text}' is no position to start at: {FORMS}", hint=hint)) from None
+            raise ConfigProblems(ConfigProblem(f"'{text}' is not a position to start at: {FORMS}", hint=hint)) from None
         return cls("time", text, time=time if time.tzinfo else time.replace(tzinfo=UTC))
 
     @property
@@ -108,7 +108,7 @@ def _parse_offsets(text: str) -> dict[Partition, int]:
     for part in text.split(","):
         match = _OFFSET.fullmatch(part.strip())
         if match is None or not is_topic_name(match[1]):
-            what = f"'{part.strip()}' is no offset: write topic:partition:offset"
+            what = f"'{part.strip()}' is not an offset: write topic:partition:offset"
             raise ValueError(f"{what}, and commas between several")
         key = match[1], int(match[2])
         if key in offsets:

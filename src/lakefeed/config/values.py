@@ -65,7 +65,7 @@ def _require_hosts_and_ports(servers: str) -> None:
     for server in servers.split(","):
         found = _BROKER.fullmatch(server.strip())
         if found is None or not 1 <= int(found[1]) <= 65535:
-            what = f"'{server.strip()}' is no broker: write host:port, with a port from 1 to 65535"
+            what = f"'{server.strip()}' is not a broker: write host:port, with a port from 1 to 65535"
             raise ValueError(f"{what}, and commas between several brokers")
 
 
@@ -192,7 +192,7 @@ class PartitionTransform(ParsedText):
             return cls(name=f"{match[1]}s", column=match[2])
         if match := re.fullmatch(rf"\s*(bucket|truncate)\(\s*([1-9]\d*)\s*,\s*{COLUMN}\s*\)\s*", text):
             return cls(name=match[1], width=int(match[2]), column=match[3])
-        raise ValueError(f"'{text}' is no partition transform: write column, days(column), bucket(16, column), …")
+        raise ValueError(f"'{text}' is not a partition transform: write column, days(column), bucket(16, column), …")
 
     def __str__(self) -> str:
         if self.name == "identity":
@@ -213,7 +213,7 @@ class SortColumn(ParsedText):
         """Parse ``at``, ``at desc`` or ``at desc nulls first``; by default, nulls sort as the smallest values."""
         match = re.fullmatch(rf"\s*{COLUMN}(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?\s*", text, re.IGNORECASE)
         if not match:
-            raise ValueError(f"'{text}' is no sort column: write column, column desc or column desc nulls last")
+            raise ValueError(f"'{text}' is not a sort column: write column, column desc or column desc nulls last")
         descending = (match[2] or "asc").lower() == "desc"
         nulls_first = match[3].lower() == "first" if match[3] else not descending
         return cls(column=match[1], descending=descending, nulls_first=nulls_first)

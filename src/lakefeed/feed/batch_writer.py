@@ -203,7 +203,9 @@ class BatchWriter:
         return error if taken in (None, self.fence) else fence_lost(taken, self.fence, where=error.where or self.feed)
 
     def _require_fence(self) -> None:
-        """Raise an error if another driver has taken over, so that Spark does not log the batch for that driver."""
+        """Raise an error if another driver has taken over: otherwise Spark would log this driver's batch in the other
+        driver's checkpoint.
+        """
         if self.fence is not None and (taken := self.sink.fence_taken()) != self.fence:
             raise fence_lost(taken, self.fence, where=self.feed)
 

@@ -327,7 +327,7 @@ class Feed:
         """
         if check_query is None and not alone:
             self.require_stateless(spark)
-        # The feed's queries run in copies of this session, and their tasks read the setting from there.
+        # The feed's queries run in copies of this session, and their tasks read the setting from these copies.
         spark.conf.set(FAST_PATH, self.config.has_fast_encoder)
         dead_letters = self.dead_letter_store(spark) if self.config.dead_letters is not None else None
         if dead_letters is not None:

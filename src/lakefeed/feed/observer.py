@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 KEPT_OUTCOMES = 8
 MOST_REPORTS = 1000
-"""The maximum number of reports that wait to be read; Spark itself holds 100."""
+"""The maximum number of reports that wait to be read; Spark itself keeps 100."""
 
 
 @dataclass(frozen=True)

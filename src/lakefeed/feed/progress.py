@@ -64,7 +64,7 @@ def _read_ranges(value: Any) -> tuple[OffsetRange, ...]:
     try:
         return tuple(OffsetRange(*key, *bounds) for key, bounds in by_partition(value).items())
     except (AttributeError, TypeError, ConfigError):
-        raise ValueError("these are no offset ranges") from None
+        raise ValueError("these are not offset ranges") from None
 
 
 Ranges = Annotated[

@@ -184,7 +184,7 @@ class StreamRun:
         while (outcome := self.steering.settle()) != "stop":
             if is_interrupted:
                 requests.next_query()
-            # A planned restart is no interruption: its S3 requests belong to the batch that caused the restart.
+            # A planned restart is not an interruption: its S3 requests belong to the batch that caused the restart.
             is_interrupted = False
             decide_again = self._decide_after_pause if outcome == "resumed" else decide_again
             try:

@@ -51,7 +51,9 @@ def _escape(char: str) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]], *, left: int) -> list[str]:
-    """Align cells in columns: the first ``left`` columns to the left, the others to the right, as figures are."""
+    """Align cells in columns: the first ``left`` columns are aligned to the left, the others to the right, as numbers
+    are.
+    """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(

@@ -74,7 +74,7 @@ class FeedServer:
         """Return the JSON object at a path.
 
         Raises:
-            Unreachable: there is no answer in time, or the answer is no JSON object.
+            Unreachable: there is no answer in time, or the answer is not a JSON object.
             ConfigError: the server refuses the token, or requires one.
             ResourceMissing: there is no page at this path.
         """

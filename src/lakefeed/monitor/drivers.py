@@ -77,7 +77,7 @@ class DriverFile(JsonModel):
 
     @property
     def is_here(self) -> bool:
-        """Return whether this process can see the driver's process; another container has process ids of its own."""
+        """Return whether this process can see the driver's process; another container has other process ids."""
         is_same_boot = self.boot in (None, boot_id())
         is_visible = not is_same_boot or self.pid_namespace in (None, pid_namespace())
         return self.host == socket.gethostname() and is_visible

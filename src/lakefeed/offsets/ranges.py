@@ -63,7 +63,7 @@ class OffsetRange:
 
     def __post_init__(self) -> None:
         if self.partition < 0 or self.start < 0 or self.end < self.start:
-            what = f"[{self.start}, {self.end}) of partition {self.partition} is no offset range"
+            what = f"[{self.start}, {self.end}) of partition {self.partition} is not an offset range"
             hint = "count offsets and partitions from 0, and write the smaller offset first"
             raise ConfigError(what, where=f"topic {self.topic}", hint=hint)
 
@@ -89,7 +89,7 @@ class OffsetRange:
         match = _RANGE.fullmatch(text)
         if match is None:
             hint = "write TOPIC:PARTITION:START:END, such as some-topic:0:110:220 for the offsets 110 to 219"
-            raise ConfigError(f"'{text}' is no offset range", hint=hint)
+            raise ConfigError(f"'{text}' is not an offset range", hint=hint)
         return cls(match[1], int(match[2]), int(match[3]), int(match[4]))
 
 

@@ -238,7 +238,7 @@ def event_number(query: Mapping[str, str]) -> int:
 
 
 def _number(query: Mapping[str, str], name: str, default: float) -> float:
-    """Return a number from a request's query; the default if the value is no number."""
+    """Return a number from a request's query; the default if the value is not a number."""
     try:
         number = float(query.get(name, default))
     except ValueError:

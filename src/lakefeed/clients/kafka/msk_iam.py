@@ -1,6 +1,6 @@
 """Sign tokens for Amazon MSK's IAM login with Python's Kafka client: a token is a signed URL.
 
-Java's client logs in with a jar of Amazon's and a SASL mechanism of its own. Brokers also accept such tokens by the
+Java's client logs in with Amazon's jar and Amazon's own SASL mechanism. Brokers also accept these tokens through the
 mechanism OAUTHBEARER, which Amazon's clients in other languages use:
 https://github.com/aws/aws-msk-iam-sasl-signer-python.
 """

@@ -27,7 +27,7 @@ def moment(text: str | datetime, *, prefix: str = "") -> datetime:
         time = datetime.fromisoformat(text) if isinstance(text, str) else text
     except ValueError:
         raise ConfigError(
-            f"'{text}' is no time in ISO 8601",
+            f"'{text}' is not a time in ISO 8601",
             hint=f"write {prefix}2026-11-20, or {prefix}2026-11-20T06:30, which are UTC; or …T06:30+01:00",
         ) from None
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
@@ -41,7 +41,7 @@ def ago(text: str, *, now: datetime | None = None) -> datetime:
     """Return the current time minus an age: ``90s``, ``15m``, ``2h``, ``7d`` or ``2 hours``."""
     match = _AGO.fullmatch(text)
     if match is None:
-        raise ConfigError(f"'{text}' is no age", hint="write 90s, 15m, 2h or 7d")
+        raise ConfigError(f"'{text}' is not an age", hint="write 90s, 15m, 2h or 7d")
     try:
         return (now or datetime.now(UTC)) - timedelta(seconds=int(match[1]) * _SECONDS[match[2][0]])
     except OverflowError:

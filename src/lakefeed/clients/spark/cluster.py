@@ -175,7 +175,7 @@ def require_executors(spark: SparkSession) -> None:
     if str(context.getConf().get("spark.dynamicAllocation.enabled", "false")).lower() == "true":
         return  # With dynamic allocation, executors start with the first job.
     deadline = time.monotonic() + EXECUTOR_SECONDS
-    while context._jsc.sc().getExecutorMemoryStatus().size() < 2:  # The driver counts as one.
+    while context._jsc.sc().getExecutorMemoryStatus().size() < 2:  # Spark lists the driver as an executor, too.
         if time.monotonic() > deadline:
             what = f"the cluster has started no executor in {EXECUTOR_SECONDS} s"
             hint = "look at the master's page and Spark's log: no worker has spark.executor.memory and "

@@ -61,7 +61,7 @@ _STORE_REFUSES = AccessDenied(
     hint="check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and what that key may do",
 )
 _SERVER_FAILS = Unreachable(
-    "the catalog or the S3 store answers with an error of its own",
+    "the catalog or the S3 store answers with an error",
     hint="read the log of the server that the message names",
 )
 
@@ -237,7 +237,7 @@ _threads = threading.local()
 
 
 def _is_loud(record: object) -> bool:
-    """Return True unless this thread is in a block of ``quietly``; other threads do not count."""
+    """Return True unless this thread is in a block of ``quietly``, which silences its own thread only."""
     return not getattr(_threads, "is_quiet", False)
 
 

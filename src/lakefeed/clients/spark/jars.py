@@ -282,7 +282,7 @@ def download(
         raise ConfigError(
             f"the cache directory cannot be written: {error.strerror}",
             where=str(folder),
-            hint="set LAKEFEED_CACHE to a directory of yours",
+            hint="set LAKEFEED_CACHE to a directory that you may write",
         ) from error
     temporary = Path(name)
     try:

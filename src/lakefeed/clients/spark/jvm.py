@@ -82,7 +82,7 @@ def function_catalog(spark: SparkSession, class_name: str, options: Mapping[str,
     """Register a catalog of Java functions with these options, and return its name.
 
     Spark configures functions only through their catalog, and reads a catalog's options only once. So each set of
-    options gets a catalog of its own, whose name has the options' digest.
+    options gets its own catalog, whose name contains a digest of the options.
     """
     # Encode in Base64, because Spark would replace ${env:NAME} and ${system:name} in a schema's text.
     encoded = base64.b64encode(json.dumps(dict(options), sort_keys=True).encode()).decode()

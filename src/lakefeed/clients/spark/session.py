@@ -106,13 +106,14 @@ def _session_settings(name: str, connections: Connections, master: str, secret_k
         "spark.sql.ui.retainedExecutions": "100",
         "spark.redaction.regex": pattern,
         "spark.sql.redaction.options.regex": f"{pattern}|url",
-        # Spark has no default pattern for plans and SQL.
+        # By default Spark redacts nothing in plans and SQL.
         "spark.redaction.string.regex": secrets.IN_TEXT,
         "spark.speculation": "false",
         "spark.sql.session.timeZone": "UTC",
         # Otherwise Spark replaces ${env:NAME} in SQL by variables of the driver's environment.
         "spark.sql.variable.substitute": "false",
-        # It sends one PUT per entry, and lets only one driver write a checkpoint: docs/jvm-module.md.
+        # lakefeed's class writes an entry with one PUT, and lets only one driver write a checkpoint:
+        # docs/jvm-module.md.
         "spark.sql.streaming.checkpointFileManagerClass": "io.lakefeed.checkpoint.ObjectStoreCheckpointFileManager",
         # The store has checksums; Spark's checksums cost a file and a listing per file of state. RocksDB only writes
         # its changes: docs/s3-requests.md.
@@ -278,7 +279,9 @@ def _ui_environment(conf: Mapping[str, str], host: str | None) -> dict[str, str]
 
 
 def with_own(requested: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
-    """Return lakefeed's settings with the user's, which are appended if the setting is a list, and otherwise win."""
+    """Merge the user's settings into lakefeed's: a list is appended to lakefeed's list, any other value replaces
+    lakefeed's.
+    """
     options = requested.get(_JAVA_OPTIONS, "")
     if any(_ANY_COLLECTOR.search(own.get(key, "")) for key in (_JAVA_OPTIONS, "spark.driver.defaultJavaOptions")):
         # Leave out lakefeed's garbage collector if the user names one, because Java does not start with two.

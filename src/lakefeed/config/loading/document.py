@@ -67,7 +67,7 @@ class Interpolation:
 def interpolate(text: str, *, environment: Mapping[str, str]) -> Interpolation:
     """Replace ``${NAME}`` and ``${NAME:-default}`` in a value; ``$$`` stands for one dollar sign.
 
-    As in a shell, the default counts if the variable is unset or empty. References that cannot be replaced stay, and
+    As in a shell, the default applies if the variable is unset or empty. References that cannot be replaced stay, and
     the result lists them. YAML is already parsed at this point, so a variable cannot add keys.
     """
     outcome = Interpolation()
@@ -196,7 +196,7 @@ class _Conversion:
         if any(node is outer for outer in self.open):
             refuse("an alias (*name) that contains itself", location, "write the values out")
         if node.tag not in _TAGS:
-            self.broken(f"the tag {node.tag} means nothing here", place, location, "remove it")
+            self.broken(f"the tag {node.tag} has no meaning here", place, location, "remove it")
         if isinstance(node, ScalarNode):
             return self.scalar(node, place, annotation, free)
         self.open.append(node)
@@ -226,7 +226,7 @@ class _Conversion:
             if key in values:
                 first = self.document.keys[here]
                 hint = f"the first is at {f'line {first.line}' if first.line else first.file}; remove one of them"
-                self.add(f"'{key}' stands twice in this block", here, location, hint)
+                self.add(f"'{key}' occurs twice in this block", here, location, hint)
                 continue
             self.document.keys[here] = location
             free = shape.free_form(annotation)
@@ -245,7 +245,7 @@ class _Conversion:
         self.report_references(outcome, place, location, is_secret=is_secret)
         if from_outside and not keeps_secrets(free):
             what = f"'{key}' takes no ${{…}}: the sink stores its value where all readers of the data can see it"
-            hint = "if the value is no secret, write it here without ${…}"
+            hint = "if the value is not a secret, write it here without ${…}"
             self.broken(what, place, location, hint)
         if is_secret and outcome.text and not outcome.undefined:
             document.secret_places.add(place)
@@ -303,7 +303,7 @@ class _Conversion:
         if path.is_file() and path.stat().st_size <= _MOST_BYTES:
             return path
         if not any(path.is_relative_to(folder) for folder in self.remote.folders):
-            kind = f"is larger than {_MOST_BYTES >> 20} MiB" if path.is_file() else "is no file"
+            kind = f"is larger than {_MOST_BYTES >> 20} MiB" if path.is_file() else "is not a file"
             hint = "a relative path starts at the pipeline file's folder"
             self.broken(f"'{place[-1]}': {path} {kind if path.exists() else 'does not exist'}", place, location, hint)
         # Reading a pipe or a device might never end, so return a path that does not exist.

@@ -69,7 +69,9 @@ class Detail:
 
     @property
     def is_of_other_type(self) -> bool:
-        """Return whether pydantic tried a block as a word, where both are allowed; the block's own errors say more."""
+        """Return whether pydantic validated a block as a word, where both are allowed; the errors of the block say
+        more.
+        """
         accepts_block = shape.model_of(type_at(self.place)) is not None
         return self.type == "literal_error" and isinstance(self.input, dict) and accepts_block
 

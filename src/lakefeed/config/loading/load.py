@@ -33,9 +33,9 @@ class Reading:
 
     Attributes:
         config: the pipeline; None if any problem is an error, or a value is unknown.
-        mistakes: the pipeline with wrong values replaced; None if the text is no YAML.
+        mistakes: the pipeline with wrong values replaced; None if the text is not YAML.
         problems: errors and warnings, in the order of the file.
-        document: the values with their lines; empty if the text is no YAML.
+        document: the values with their lines; empty if the text is not YAML.
     """
 
     config: PipelineConfig | None
@@ -168,7 +168,7 @@ def _text(path: Path, *, hint: str | None = _BEGIN) -> str:
         hint = "name a file that this user may read"
         raise Unreadable(Problem(what=f"cannot be read: {error.strerror}", file=str(path), hint=hint)) from None
     if len(content) > MAX_BYTES:
-        what = f"larger than {MAX_BYTES >> 10} KiB: this is no pipeline file"
+        what = f"larger than {MAX_BYTES >> 10} KiB: this is not a pipeline file"
         raise Unreadable(Problem(what=what, file=str(path), hint=_BEGIN))
     try:
         return content.decode("utf-8-sig")

@@ -131,7 +131,7 @@ class _Repair:
             if not isinstance(_at(before, place[:-1]), dict) or name.startswith(problem.key + "."):
                 continue
             if shape.fields(shape.model_of(type_at(place[:-1]))).get(str(place[-1])) is None:
-                continue  # The place is no setting.
+                continue  # The place is not a setting.
             # Whether another valid value was tried; a free text counts as tried, since few candidates are valid for it.
             tried = isinstance(_at(before, place), str) and not any(map(shape.choices, shape.members(type_at(place))))
             for candidate in _candidates(type_at(place), None):
@@ -157,7 +157,8 @@ class _Repair:
     def replace_all(self, details: Sequence[Detail]) -> set[Place]:
         """Replace the wrong values; return the changed places."""
         self.changed = set()
-        # Rename misspelt keys first: the next validation then checks their values and does not miss the right names.
+        # Rename misspelt keys first: the next validation then checks their values and does not report the right names
+        # as missing.
         for detail in details:
             if detail.is_misspelt:
                 self._rename(detail.place)

@@ -24,7 +24,7 @@ _MAP, _SEQ, _STR = (f"tag:yaml.org,2002:{kind}" for kind in ("map", "seq", "str"
 
 
 class Unreadable(Exception):
-    """The text is no YAML document or exceeds a limit, so nothing else can be checked."""
+    """The text is not a YAML document or exceeds a limit, so nothing else can be checked."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -116,7 +116,7 @@ def apply_override(node: Node, override: str, *, root: type) -> Node:
     path is one key: ``--set source.kafka.options.kafka.max.poll.records=5000``.
 
     Raises:
-        Unreadable: the text is no ``path=value``, the value is no YAML, or the path does not exist.
+        Unreadable: the text is no ``path=value``, the value is not YAML, or the path does not exist.
     """
     path, equals, text = override.partition("=")
     path = path.strip()
@@ -167,7 +167,7 @@ def _put(node: Node | None, path: list[str], value: Node, *, name: str, annotati
     step, rest, count = path[0], path[1:], len(node.value)
     if isinstance(node, SequenceNode):
         if not step.isascii() or not step.isdigit() or int(step) > count:
-            what = f"'{step}' is no item of a list of {count}: write an index from 0 to {count}, which adds one"
+            what = f"'{step}' is not an item of a list of {count}: write an index from 0 to {count}, which adds one"
             raise _wrong_override(name, what, key=name[len(OVERRIDE) :])
         at = int(step)
         old = node.value[at] if at < count else _block(name)

@@ -289,7 +289,9 @@ class TableTask:
         return first_offsets(self.feed.config.kafka, {self.topic: topic}, now=self._created_at)
 
     def _began_together(self) -> bool:
-        """Return whether the driver with the table's fence started just before this one, which then takes it back."""
+        """Return whether the driver with the table's fence started just before this one, which then takes the fence
+        back.
+        """
         if self._writer is None or self.batches or datetime.now(UTC) - self._created_at > TOGETHER:
             return False
         return is_of_earlier_driver(self._writer.sink.fence_taken(), self._writer.fence)

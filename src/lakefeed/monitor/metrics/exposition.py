@@ -95,7 +95,7 @@ def _add_buckets(family: Family, labels: dict[str, str], buckets: Buckets) -> No
 def merged_text(texts: Iterable[str], *, down: Iterable[str] = (), accept: str = "") -> MetricsText:
     """Merge the metrics of several drivers into one text.
 
-    Lines that are no metrics of lakefeed are left out, and so are samples that repeat a name and its labels.
+    Lines that are not metrics of lakefeed are left out, and so are samples that repeat a name and its labels.
 
     Args:
         texts: the drivers' texts, which must be in the format that ``accept`` asks for.

@@ -143,7 +143,7 @@ _LAG = (
     ),
     _gauge(
         "lakefeed_partitions_omitted",
-        "The number of partitions without series of their own, beyond metrics.partitions.",
+        "The number of partitions without separate series, because metrics.partitions limits these.",
         lambda r: len(r.progress.partitions) - len(r.shown_partitions),
     ),
     _gauge("lakefeed_partition_lag_max_offsets", "The greatest lag of a partition.", _greatest_lag),

@@ -23,7 +23,7 @@ from lakefeed.operations.plan.history import Past, Sample
 from lakefeed.records.sources.kafka import task_count
 
 MOST_BATCHES = 1_000
-"""The most batches that are predicted one by one; all further batches count as full."""
+"""The most batches that are predicted one by one; all further batches are assumed to be full."""
 
 Spread = Callable[[tuple[OffsetRange, ...]], tuple[OffsetRange, ...]]
 """Takes the remaining ranges, and returns the ranges of the next batch."""

@@ -429,7 +429,7 @@ def _notes(config: PipelineConfig, status: FeedStatus, past: Past) -> list[str]:
         notes.append("unless the sink has stored a schema, the start guesses the columns from the newest records")
     if dead := sum(batch.dead_letters > 0 for batch in past.batches):
         had = f"{dead} of the last {len(past.batches)} batches had dead letters"
-        notes.append(f"{had}, which need a commit and requests of their own")
+        notes.append(f"{had}, which need a further commit and further requests")
     if merged := Counter(batch.merged_because for batch in past.batches if batch.merged_because):
         [(why, count)] = merged.most_common(1)
         notes.append(f"{merged.total()} of the last {len(past.batches)} batches were a MERGE; of {count}: {why}")

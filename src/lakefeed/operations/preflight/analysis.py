@@ -116,7 +116,7 @@ def analyze(
         else:
             for sink in sinks_of(part, connections, folder=folder):
                 found += sink.check_rows(frame, stateful=stateful)
-            if part.transform is not None or _needs_spark(part):  # Otherwise a check without Spark knows the columns.
+            if part.transform is not None or _needs_spark(part):  # Other columns are checked without Spark.
                 maker = f"decode.{part.decode.kind}" if part.transform is None else place
                 known = refusals(part, list(paths(frame.schema)), place=maker)
                 found += [replace(each, severity="warning") if part.decode.registry else each for each in known]
@@ -126,7 +126,7 @@ def analyze(
 def _parts(config: PipelineConfig, connections: Connections, *, connect: bool) -> list[tuple[PipelineConfig, str]]:
     """Return the pipelines of single tables that need analysis, with the place of their transform in the file.
 
-    Of the topics without settings of their own, only the first is checked; with ``connect`` all of them are, since
+    Of the topics without separate settings, only the first is checked; with ``connect`` all of them are, since
     their schemas differ.
     """
     if not config.has_many_tables:
@@ -170,7 +170,7 @@ def _analyze_rows(feed: Feed, spark: Callable[[], SparkSession], *, has_many_tab
         raise ConfigError(
             "the transform keeps state from batch to batch, which a pipeline with many tables cannot store",
             where="transform",
-            hint="give each topic that you group, window or deduplicate a pipeline of its own",
+            hint="give each topic that you group, window or deduplicate a separate pipeline",
         )
     if plan.stateful and feed.config.resumes_by_ledger:
         raise state_without_checkpoint()

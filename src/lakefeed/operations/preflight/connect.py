@@ -364,7 +364,7 @@ def _sqlite(path: Path) -> None:
         raise AccessDenied(what, where=str(path), hint=hint) from None
     if start and start != b"SQLite format 3\0":
         hint = "correct the catalog's uri, or move the file away"
-        raise ConfigError("the catalog's file is no SQLite database", where=str(path), hint=hint)
+        raise ConfigError("the catalog's file is not a SQLite database", where=str(path), hint=hint)
     if not os.access(path, os.W_OK):
         hint = "let this user write the file, or name another file in the catalog's uri"
         raise AccessDenied("the SQLite catalog cannot be written to", where=str(path), hint=hint)

@@ -41,9 +41,9 @@ SELECT * FROM (
 QUALIFY row_number() OVER (PARTITION BY topic, part ORDER BY position) <= ?
 ORDER BY ALL
 """
-# Marks are all offsets with a row or a dead letter, the offset before each span, and the offset after it (ends = 1).
-# Offsets between two marks are absent, except after an end mark: these are in no span. Where a span's end mark and the
-# next span's first mark are one offset, the end mark sorts first.
+# A mark is an offset with a row or a dead letter, the offset before a span, or the offset after a span (an end mark,
+# ends = 1). Offsets between two marks are absent, unless the first mark is an end mark: then the offsets are in no
+# span. If one offset is a span's end mark and the next span's first mark, the end mark sorts first.
 _ABSENT = """
 WITH marks AS (
   SELECT topic, part, position, 0 AS ends FROM placed WHERE covered

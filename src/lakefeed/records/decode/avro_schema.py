@@ -95,7 +95,7 @@ def usable_versions(
 
 
 def _newest_first(client: SchemaRegistry, subject: str) -> Iterator[int | None]:
-    yield None  # None is the newest version, which needs no request for the versions' numbers.
+    yield None  # ``None`` stands for the newest version, which needs no request for the versions' numbers.
     yield from reversed(client.version_numbers(subject)[:-1])
 
 

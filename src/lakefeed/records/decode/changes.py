@@ -113,7 +113,7 @@ def _events(values: StructType) -> StructType:
 
 
 def row_type(event: StructType) -> StructType:
-    """Return the type of the rows that ``unwrap`` makes of ``event``; ``event`` itself if it is no change event."""
+    """Return the type of the rows that ``unwrap`` makes of ``event``; ``event`` itself if it is not a change event."""
     if "after" not in event.names or not isinstance(event["after"].dataType, t.StructType):
         return event
     added = [t.StructField(OP, t.StringType()), t.StructField(TS_MS, t.LongType())]

@@ -20,7 +20,9 @@ _PROTOBUF_FIELD = re.compile(r"(\w+)\s*=\s*\d+\s*\[([^;]*)\]\s*;")
 
 
 def encryption_of(schema: SchemaText) -> str | None:
-    """Return what the schema's rules encrypt: ``the rule pii encrypts ssn, address.zip``; None if nothing."""
+    """Describe the values that the schema's rules encrypt, such as ``the rule pii encrypts ssn, address.zip``; return
+    None without such rules.
+    """
     found = []
     for rule in _rules(schema.extra.get("ruleSet")):
         name, kind = str(rule.get("name")), rule.get("type")

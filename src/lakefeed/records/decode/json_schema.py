@@ -80,7 +80,7 @@ def avro_schema(text: str, references: Mapping[str, str] | None = None, *, name:
     property's name, even if Avro does not allow the name; only the empty name becomes ``_``.
 
     Raises:
-        ConfigError: this is no JSON Schema of an object, a ``$ref`` has no target, or there are over 10,000 columns.
+        ConfigError: this is not a JSON Schema of an object, a ``$ref`` has no target, or there are over 10,000 columns.
     """
     documents = SchemaDocuments(text, references or {})
     title = documents.root.get("title")
@@ -129,7 +129,7 @@ class _Translation:
         return self._one_of(place.having((*base, (option, resolver))) for option in options if option is not False)
 
     def several(self, root: _Place) -> _Made:
-        """Return a record with the properties of all choices of the root; text if a choice is no object."""
+        """Return a record with the properties of all choices of the root; text if a choice is not an object."""
         with suppress(_Recursive):
             if self._are_objects(root):
                 parts, around = self._flat(root)

@@ -177,7 +177,9 @@ class SchemaRegistry:
         query: Mapping[str, str] | None = None,
         hint: str = "register the schema there",
     ) -> T:
-        """Return what ``pick`` finds in the answer at a path; ``what`` names it in the error if it finds None."""
+        """Return the result of ``pick`` for the answer at a path; if the result is None, raise an error that names
+        ``what``.
+        """
         with self._failures(what):
             found = pick(self._ask(object, "GET", *path, query=query))
         if found is None:
@@ -285,7 +287,7 @@ class SchemaRegistry:
         except _Refused as refused:
             raise self._error_of(refused.args[0], what) from None
         except (ValueError, KeyError, TypeError, RecursionError):
-            # A web server that is no registry has answered with status 200 and another body than a registry's JSON.
+            # A web server that is not a registry has answered with status 200 and another body than a registry's JSON.
             raise _not_a_registry(self.url, 200) from None
         except ssl.SSLError as error:
             raise explain(error, server="the schema registry", where=self.url) from None

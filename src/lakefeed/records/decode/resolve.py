@@ -272,7 +272,7 @@ def _json_schema(block: JsonDecode, source: NumberedSource) -> str:
     assert isinstance(source, KafkaSource)  # The pipeline's model refuses samples from other sources.
     guess = infer_schema(newest_values(source, records=block.sample_records))
     if not guess.ddl:
-        what = f"no columns can be guessed from {guess.records} record(s): they are no JSON objects with fields"
+        what = f"no columns can be guessed from {guess.records} record(s): they are not JSON objects with fields"
         hint = "give schema_ddl; lakefeed schema infer shows why the records cannot be used"
         raise ConfigError(what, where=", ".join(source.topics or [str(source.topics_pattern)]), hint=hint)
     text = json.dumps(guess.avro)

@@ -186,7 +186,7 @@ def _error(policy: RecordPolicy, *, bad_timestamps: bool) -> Column:
 
 
 def _verdict(rows: DataFrame, policy: RecordPolicy) -> tuple[Column, Column]:
-    """Return the reason why a record is no row (null for rows and skipped records), and the verdict."""
+    """Return the reason why a record is not a row (null for rows and skipped records), and the verdict."""
     if policy.on_null not in VERDICTS:
         raise ConfigError(
             f"on_null: {policy.on_null!r} is not known", hint="use 'fail', 'skip', 'keep' or 'dead_letter'"
@@ -248,7 +248,7 @@ def _rule(rows: DataFrame, expectation: RowExpectation) -> Column:
             hint="write the rule over these columns",
         ) from None
     if rule_type != "boolean":
-        what = f"expectation '{expectation.name}' is no condition: its value is of type {rule_type}"
+        what = f"expectation '{expectation.name}' is not a condition: its value is of type {rule_type}"
         raise ConfigError(what, where=expectation.rule, hint="write a rule that is true or false, such as fare >= 0")
     return rule
 

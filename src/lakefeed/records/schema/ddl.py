@@ -1,6 +1,6 @@
 """Plans ``ALTER TABLE`` statements that make an Iceberg table accept new rows.
 
-Each statement is a commit of its own. After a crash between two statements, the next start plans the remaining
+Each statement is a separate commit. After a crash between two statements, the next start plans the remaining
 statements from the table's current columns.
 """
 

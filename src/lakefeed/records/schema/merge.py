@@ -77,7 +77,7 @@ def merge_schemas(reader: str, writer: str, *, grow: bool = True, times_are_numb
 
     Raises:
         SchemaIncompatible: no schema reads the records of both schemas; the error names the path and both types.
-        ConfigError: one of the two schemas is no Avro record schema.
+        ConfigError: one of the two schemas is not an Avro record schema.
     """
     before = parse(reader)
     merge = _Merge(parse(reader), parse(writer, prefix=_WRITER), grow=grow, times_are_numbers=times_are_numbers)

@@ -198,7 +198,7 @@ def _name(document: Mapping[str, Any], where: str) -> str:
     try:
         name.encode()
     except UnicodeEncodeError:
-        raise ValueError(f"the name of {where} is no valid Unicode: {name!r}") from None
+        raise ValueError(f"the name of {where} is not valid Unicode: {name!r}") from None
     return name
 
 

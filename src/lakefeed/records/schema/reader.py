@@ -167,7 +167,9 @@ class Evolution:
         return tuple(f"schema id {schema_id}: {text}" for schema_id, text in taken)
 
     def _forget_foreign(self) -> None:
-        """Forget refusals, so that ``refusal`` judges again: the larger reader's schema may share a field with them."""
+        """Forget refusals, so that ``refusal`` judges again: the larger reader's schema may share a field with the
+        refused schemas.
+        """
         self.known_ids -= self._foreign
         self.incompatible = {number: why for number, why in self.incompatible.items() if number not in self._foreign}
         self._notes = [(number, text) for number, text in self._notes if number not in self._foreign]

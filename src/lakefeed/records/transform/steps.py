@@ -158,7 +158,7 @@ class Function:
         self._call = load(path, where=where, folder=folder)
         self._options = dict(options)
         if not callable(self._call):
-            raise ConfigError("this is no function", where=self._where, hint="write package.module:function")
+            raise ConfigError("this is not a function", where=self._where, hint="write package.module:function")
         self._parameters = inspect.signature(self._call).parameters
         takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in self._parameters.values())
         for name in self._options:

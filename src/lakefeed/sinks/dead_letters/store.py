@@ -56,11 +56,15 @@ class DeadLetterFilter:
         return cls(feed=feed, topic=match["topic"], partition=int(match["partition"]), offset=int(match["offset"]))
 
     def exact(self) -> dict[str, str | int]:
-        """Return the values that a letter's columns must equal, without ``reason``: it needs no equality."""
+        """Return the values that a letter's columns must equal; ``reason`` is not among them, because a letter's reason
+        only has to contain it.
+        """
         return {name: value for name, value in vars(self).items() if value is not None and name != "reason"}
 
     def reasons(self) -> tuple[str, str]:
-        """Return the requested text as it is, and without a terminal's escapes; a reason has to contain either one."""
+        """Return the requested text twice: unchanged, and without a terminal's escapes; a reason has to contain one of
+        the two.
+        """
         part = self.reason or ""
         return part, unescaped(part)
 

@@ -194,7 +194,7 @@ def require_dead_letters(table: str, columns: Iterable[str]) -> None:
     """Raise an error if a table for dead letters lacks a column of dead letters."""
     if missing := sorted(DEAD_LETTER_COLUMNS - set(columns)):
         raise ConfigError(
-            f"{table} is no table of dead letters: it lacks the columns {', '.join(missing)}",
+            f"{table} is not a table of dead letters: it lacks the columns {', '.join(missing)}",
             where=table,
             hint="name another table in dead_letters.table; lakefeed creates it",
         )
