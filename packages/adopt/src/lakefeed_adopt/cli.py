@@ -37,7 +37,7 @@ MOST_NOTES_SHOWN = 20
     help="Place of the other tool's position: spark-checkpoint:PATH, group:NAME, iceberg-connect (Iceberg's sink for "
     "Kafka Connect), hudi:PATH (Hudi Streamer) or s3-files:PATH (a sink for S3 of Kafka Connect).",
 )
-@click.option("--topic", help="Only this topic; required if each topic has a table of its own.")
+@click.option("--topic", help="Only this topic; required if each topic has its own table.")
 @click.option(
     "--offset-columns",
     metavar="NAME,…",
@@ -132,7 +132,7 @@ def _plan_lines(agreed: AdoptionPlan) -> Iterator[str]:
     help="Receiver of the position: group:NAME, a consumer group without members; or spark-checkpoint:PATH, an empty "
     "checkpoint location for a plain job of Structured Streaming.",
 )
-@click.option("--topic", help="Only this topic; required if each topic has a table of its own.")
+@click.option("--topic", help="Only this topic; required if each topic has its own table.")
 @click.option("--stopped", is_flag=True, help="Confirm that the feed is stopped, although it has just committed.")
 @dry_run_option
 @yes_option

@@ -64,7 +64,7 @@ def read_announcements(
         table_id: the table's UUID, because an earlier table may have had the same name.
 
     Raises:
-        CheckpointMismatch: the topic has records that are no events of the sink.
+        CheckpointMismatch: the topic has records that are not events of the sink.
     """
     found: dict[tuple[int, bytes, bytes], Announcement] = {}
     for message in scan(source, topic):
@@ -95,7 +95,7 @@ def _names(reference: Mapping[str, Any], table: tuple[str, ...], table_id: uuid.
 
 
 def decode_event(value: bytes | None, where: str) -> Any:
-    """Decode a record of a control topic; raise CheckpointMismatch if the record is no event."""
+    """Decode a record of a control topic; raise CheckpointMismatch if the record is not an event."""
     try:
         from fastavro import schemaless_reader
     except ImportError:
@@ -139,7 +139,7 @@ def _plain(schema: Any) -> Any:
 
 def _unknown(where: str) -> CheckpointMismatch:
     return CheckpointMismatch(
-        "this record is no event of Iceberg's sink for Kafka Connect",
+        "this record is not an event of Iceberg's sink for Kafka Connect",
         where=where,
         hint="only the sink may write to its control topic: remove the record, or name the topic of another sink",
     )

@@ -41,7 +41,7 @@ class ExportTarget:
         match receiver:
             case "group" | "spark-checkpoint" if place:
                 return cls(receiver, place.rstrip("/"))
-        raise ConfigError(f"'{text}' is no target for an export", where="--to", hint=f"write {FORMS}")
+        raise ConfigError(f"'{text}' is not a target for an export", where="--to", hint=f"write {FORMS}")
 
     def __str__(self) -> str:
         return f"{self.receiver}:{self.place}"

@@ -36,8 +36,9 @@ _PREFIX = "kafka.connect.offsets."
 
 _AGAIN = "start the sink once more until it has committed, and stop it"
 Fate = Literal["nothing", "in the table", "pending", "lost"]
-"""nothing: no files were announced. in the table: the sink has committed the files. pending: it would commit them.
-lost: the sink has read past their events without committing them."""
+"""nothing: no files were announced. in the table: the sink has committed the files. pending: the sink will commit the
+files when it runs again. lost: the sink has read past the files' events without committing the files.
+"""
 
 _ABSENT = ("pending", "lost")
 
@@ -269,7 +270,7 @@ def describe_fates(fates: Sequence[tuple[Announcement, Fate]]) -> Iterator[str]:
                 begin = announced[at - 1][0] if at else "its first record"
                 yield (
                     f"{key[0]}-{key[1]}: the sink has lost the records from {begin} to {end}: it has committed later "
-                    "files, but never theirs; after the takeover, lakefeed backfill --range lands them"
+                    "files, but not those of these records; after the takeover, lakefeed backfill --range lands them"
                 )
 
 

@@ -272,7 +272,7 @@ def _open(name: str, feed: Feed, *, is_new: bool) -> Table | None:
 
 
 def _done(feed: Feed, origin: Origin, table: Table, commits: Sequence[Commit]) -> AdoptionPlan:
-    """Return the plan of a completed takeover; raise CheckpointMismatch if the feed has commits of its own."""
+    """Return the plan of a completed takeover; raise CheckpointMismatch if the feed has committed batches already."""
     name, commit = feed.config.sink.ledger_table, commits[0]
     done = commit.ranges
     if commit.adopted is None or len(commits) > 1 or commit.adopted.tool != origin.tool:

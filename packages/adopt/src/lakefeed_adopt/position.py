@@ -83,7 +83,7 @@ def read_group(source: KafkaSource, group: str) -> OtherPosition:
 
 
 def require_no_members(source: KafkaSource, groups: Sequence[str], *, purpose: str) -> None:
-    """Refuse groups with members, because members move the offsets, and the broker refuses all others."""
+    """Refuse groups with members: members move the offsets, and the broker accepts offsets from members only."""
     if busy := groups_with_members(source, groups):
         raise ConfigError(
             f"the consumer group {busy[0]} has members: its client still runs",

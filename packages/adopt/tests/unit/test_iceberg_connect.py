@@ -12,7 +12,7 @@ IN: Fate = "in the table"
 
 
 def announced(fate: Fate, **ends: int) -> tuple[Announcement, Fate]:
-    """Return a transaction of one file, or of none for "nothing"; ``p0=5`` means partition 0 was read up to 5."""
+    """Return a transaction of one file, or of no file for "nothing"; ``p0=5`` means partition 0 was read up to 5."""
     files = [] if fate == "nothing" else [AnnouncedFile("s3://x", 10, 0, 0)]
     return Announcement(files=files, ends={("t", int(name[1:])): at for name, at in ends.items()}), fate
 

@@ -193,6 +193,6 @@ def dashboard_access(config: Dashboard, *, port: int) -> Access:
         proxied=config.behind_proxy,
         origin=f"{public.scheme}://{public.netloc}" if public else None,
         is_tls=is_tls,
-        # Browsers send a cookie to all ports of a host, so each dashboard of a host needs a cookie name of its own.
+        # Browsers send a cookie to all ports of a host, so each dashboard of a host needs a different cookie name.
         cookie=f"{'__Host-' if is_tls else ''}lakefeed-{port}",
     )

@@ -22,8 +22,8 @@ DEVICE_DAYS = 90
 class Login:
     """The routes of login and logout.
 
-    Attempts are limited by address and by user. A browser from which the user has logged in before has a limit of its
-    own, so an attacker's guesses do not lock the user out of that browser.
+    Attempts are limited by address and by user. A browser from which the user has logged in before has a separate
+    limit, so an attacker's guesses do not lock the user out of that browser.
     """
 
     def __init__(self, access: Access, audit: Audit) -> None:

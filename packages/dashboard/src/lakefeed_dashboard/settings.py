@@ -50,7 +50,7 @@ def _require_host(host: str) -> None:
 def _require_hash(text: SecretStr) -> None:
     found = _HASH.fullmatch(text.get_secret_value())
     if found is None:
-        raise ValueError("this is no argon2id hash: lakefeed dashboard hash-password prints one")
+        raise ValueError("this is not an argon2id hash: lakefeed dashboard hash-password prints one")
     if not _LEAST_MEMORY_KIB <= int(found["memory"]) <= _MOST_MEMORY_KIB or int(found["passes"]) > 100:
         raise ValueError("the argon2id hash must take 7 MB to 1 GB of memory, and at most 100 passes")
 
@@ -185,7 +185,7 @@ class QueryPanel(Model):
 def _require_names_once(panels: list[QueryPanel]) -> None:
     names = [panel.name for panel in panels]
     twice = [at for at, name in enumerate(names) if name in names[:at]]
-    hint = "give every panel a name of its own"
+    hint = "give every panel a different name"
     raise_problems(ConfigProblem(f"there is another panel '{names[at]}'", key=at, hint=hint) for at in twice)
 
 

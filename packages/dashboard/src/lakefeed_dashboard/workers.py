@@ -69,7 +69,7 @@ class DaemonThreads(Executor):
             found[1]()
             found = None  # Otherwise the call's result would stay in memory until the next call.
             self._idle.release()
-        self._calls.put(None)  # This ends the next thread, too.
+        self._calls.put(None)  # The None ends the next thread, which passes it on.
 
 
 READERS = 16

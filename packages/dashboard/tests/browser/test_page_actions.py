@@ -105,7 +105,7 @@ def test_the_change_dialog_sends_new_values_and_refuses_an_empty_form(
     assert request.changes == {"trigger": "10 seconds", "max_records_per_batch": 5000}
 
 
-def test_a_dialog_holds_the_focus_and_closing_it_focuses_the_button(
+def test_a_dialog_keeps_the_focus_and_closing_it_focuses_the_button(
     browser: Browser, open_url: str, taxi: ShownFeed
 ) -> None:
     with tab(browser, open_url) as opened:

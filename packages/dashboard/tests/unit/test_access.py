@@ -64,7 +64,7 @@ def opened() -> Iterator[str]:
 def test_no_path_shows_a_feed_name_without_a_login(closed: str, path: str, given: str | None) -> None:
     headers = {"Authorization": given} if given else {}
     answer = httpx.get(closed + path, headers=headers, trust_env=False)
-    assert answer.status_code in (401, 429)  # 429 if the tests before this one have sent too many wrong tokens.
+    assert answer.status_code in (401, 429)  # The status is 429 if earlier tests have sent too many wrong tokens.
     assert set(answer.json()) <= {"error", "hint"}
     assert "hidden-name" not in answer.text
     assert "lakefeed" not in answer.text

@@ -47,9 +47,9 @@ def fetch(groups: tuple[str, ...]) -> None:
 def archive() -> None:
     """Make a class-data archive, which speeds up Spark's start.
 
-    A start then takes a third less CPU. To make the archive, a small feed runs in a process of its own, whose JVM
-    writes the loaded classes. This takes a minute of CPU, and 150 to 250 MB in the cache. Sessions on a local master
-    use the archive automatically until Java or the jars change.
+    A start then takes a third less CPU. To make the archive, a small feed runs in a separate process, whose JVM writes
+    the loaded classes. This takes a minute of CPU, and 150 to 250 MB in the cache. Sessions on a local master use the
+    archive automatically until Java or the jars change.
     """
     from lakefeed_deploy.class_archive import make_archive
 

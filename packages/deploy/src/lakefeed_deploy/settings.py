@@ -20,47 +20,52 @@ PROBE_PORT = 8081
 
 # Kubernetes' rules for names, labels and quantities. The limit leaves room for the suffixes of Spark's objects.
 AppName = Annotated[
-    str, spelled(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?", "'{}' is no name: a-z, 0-9 and -, 40 letters at most")
+    str, spelled(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?", "'{}' is not a valid name: a-z, 0-9 and -, 40 letters at most")
 ]
 DnsName = Annotated[
     str,
-    spelled(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", "'{}' is no name of Kubernetes: a-z, 0-9 and -, 63 letters at most"),
+    spelled(
+        r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?",
+        "'{}' is not a valid name in Kubernetes: a-z, 0-9 and -, 63 letters at most",
+    ),
 ]
-Variable = Annotated[str, spelled(r"[A-Za-z_][A-Za-z0-9_]*", "'{}' is no name of an environment variable")]
+Variable = Annotated[str, spelled(r"[A-Za-z_][A-Za-z0-9_]*", "'{}' is not a valid name of an environment variable")]
 PublicValue = Annotated[
     str,
     SecretsGoElsewhere("take it from a Secret: deploy.kubernetes.secret_env.{}: {secret: NAME, key: KEY}"),
 ]
 _KEY = r"([A-Za-z0-9]([-A-Za-z0-9.]{0,251}[A-Za-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-LabelKey = Annotated[str, spelled(_KEY, "'{}' is no key of a label or an annotation")]
-LabelValue = Annotated[str, spelled(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", "'{}' is no value of a label")]
-Quantity = Annotated[
-    str, spelled(r"[1-9][0-9]*(m|k|M|G|T|Ki|Mi|Gi|Ti)?", "'{}' is no quantity of Kubernetes: 10Gi, 500m")
+LabelKey = Annotated[str, spelled(_KEY, "'{}' is not a valid key of a label or an annotation")]
+LabelValue = Annotated[
+    str, spelled(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", "'{}' is not a valid value of a label")
 ]
-Memory = Annotated[str, spelled(r"(?i)[1-9][0-9]*[mg]", "'{}' is no memory of Spark: 2g, 1024m")]
-SecretFileKey = Annotated[str, spelled(r"[-._A-Za-z0-9]{1,253}", "'{}' is no key of a Secret")]
+Quantity = Annotated[
+    str, spelled(r"[1-9][0-9]*(m|k|M|G|T|Ki|Mi|Gi|Ti)?", "'{}' is not a quantity of Kubernetes: 10Gi, 500m")
+]
+Memory = Annotated[str, spelled(r"(?i)[1-9][0-9]*[mg]", "'{}' is not an amount of memory for Spark: 2g, 1024m")]
+SecretFileKey = Annotated[str, spelled(r"[-._A-Za-z0-9]{1,253}", "'{}' is not a valid key of a Secret")]
 
 _ACCOUNT_FOLDER = "secrets/kubernetes.io"
 _RESERVED = (
     *(PIPELINE_FOLDER, SCRATCH_FOLDER, TEMPORARY_FOLDER, "/opt/spark", "/opt/lakefeed"),
-    # Kubernetes mounts the service account's token there.
+    # Kubernetes mounts the service account's token in these folders.
     *(f"/var/run/{_ACCOUNT_FOLDER}", f"/run/{_ACCOUNT_FOLDER}"),
     *("/proc", "/sys", "/dev", "/usr", "/bin", "/sbin", "/lib", "/lib64"),
 )
 _OWN_LABELS = re.compile(r"app\.kubernetes\.io/(name|instance|component)|lakefeed\.io/.*|spark-.*")
 _LEAST_MEMORY = 450
-"""In megabytes; Spark does not start with a smaller heap."""
+"""The smallest heap in megabytes; with less, Spark does not start."""
 _POWERS = {"m": -1, "": 0, "k": 1, "M": 2, "G": 3, "T": 4}
 
 
 def _require_image(image: str) -> None:
     if not is_image(image):
-        raise ValueError(f"'{image}' is no image: registry.example.org/lakefeed:1.0, or …@sha256:…")
+        raise ValueError(f"'{image}' is not an image: registry.example.org/lakefeed:1.0, or …@sha256:…")
 
 
 def _require_folder(path: str) -> None:
     if not re.fullmatch(r"(/[A-Za-z0-9][\w.-]*)+", path, re.ASCII):
-        raise ValueError(f"'{path}' is no absolute path of a folder")
+        raise ValueError(f"'{path}' is not an absolute path of a folder")
     if taken := next((each for each in _RESERVED if _is_within(path, each)), None):
         raise ValueError(f"'{path}' is within {taken}, which the image uses: choose another path, such as /etc/ca")
     if hidden := next((each for each in _RESERVED if _is_within(each, path)), None):

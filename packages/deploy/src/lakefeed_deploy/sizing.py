@@ -49,7 +49,7 @@ def parse_rate(text: str) -> float:
     """Parse a rate into records per second: ``1_000_000/s``, ``1M/s``, ``112M/10min``.
 
     Raises:
-        ConfigError: the text is no rate, or the rate is not above 0.
+        ConfigError: the text is not a rate, or the rate is not above 0.
     """
     match = _RATE.fullmatch(text)
     if match is not None:
@@ -58,7 +58,7 @@ def parse_rate(text: str) -> float:
         if number > 0 and seconds > 0:
             return number / seconds
     raise ConfigError(
-        f"'{text}' is no rate", where="--target-rate", hint="write RECORDS/TIME: 1_000_000/s, 50k/s, 112M/10min"
+        f"'{text}' is not a rate", where="--target-rate", hint="write RECORDS/TIME: 1_000_000/s, 50k/s, 112M/10min"
     )
 
 
@@ -116,7 +116,7 @@ class MachineSpeed:
         except FileNotFoundError:
             raise ResourceMissing("this machine has not been measured yet", where=str(path), hint=hint) from None
         except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError):
-            what = "this file is no output of lakefeed-bench throughput --output json"
+            what = "this file is not the output of lakefeed-bench throughput --output json"
             raise ConfigError(what, where=str(path), hint=hint) from None
 
 

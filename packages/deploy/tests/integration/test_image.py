@@ -225,7 +225,7 @@ def test_an_executor_in_the_image_runs_the_tasks_of_a_feed(
         "SPARK_EXECUTOR_POD_IP": HERE,
         "SPARK_EXECUTOR_POD_NAME": "test-exec-1",
         "SPARK_RESOURCE_PROFILE_ID": "0",
-        # Spark's Kubernetes scheduler passes each JVM option in a variable of its own.
+        # Spark's Kubernetes scheduler passes each JVM option in a separate variable.
         **{f"SPARK_JAVA_OPT_{number}": option for number, option in enumerate(options)},
     }
     running: list[Container] = []

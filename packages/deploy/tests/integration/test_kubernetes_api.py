@@ -166,7 +166,7 @@ def spark_files(folder: Path, application: Object, api: KubernetesApi) -> list[s
 
 
 def test_the_api_server_accepts_the_driver_pod_of_spark_submit(api: KubernetesApi, tmp_path: Path) -> None:
-    """spark-submit makes the pods in cluster mode; both operators run it with rights of their own."""
+    """spark-submit makes the pods in cluster mode; each operator runs it with its own rights."""
     text = DOCUMENTS["kubernetes/taxi-apache.yaml"]()
     assert apply(api, text).returncode == 0
     application = application_of("kubernetes/taxi-apache.yaml")
@@ -191,7 +191,7 @@ def test_the_api_server_accepts_the_driver_pod_of_spark_submit(api: KubernetesAp
     assert driver["spec"]["securityContext"]["runAsNonRoot"] is True
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
     assert {"startupProbe", "livenessProbe", "readinessProbe"} <= container.keys()
-    # Spark adds mounts of its own beside those of the writable folders.
+    # Spark adds its own mounts beside those of the writable folders.
     places = {mount["mountPath"] for mount in container["volumeMounts"]}
     assert {"/tmp", "/var/lib/spark", "/etc/lakefeed", "/opt/spark/conf"} <= places
     values = {each["name"]: each for each in container["env"]}

@@ -68,7 +68,7 @@ def test_a_rate_is_parsed(text: str, rate: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "fast", "100", "0/s", "1/0s", "-1/s", "1/fortnight", "_/s", "1e6/s", "1/s/s"])
 def test_a_text_that_is_no_rate_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="is no rate"):
+    with pytest.raises(ConfigError, match="is not a rate"):
         parse_rate(text)
 
 
@@ -203,11 +203,11 @@ def test_the_output_of_the_bench_is_parsed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{}", "is no output of"),
-        ("[1", "is no output of"),
+        ("{}", "is not the output of"),
+        ("[1", "is not the output of"),
         (json.dumps(bench(way="seed")), "has not measured feeds into iceberg"),
         (json.dumps(bench(rows_equal=False)), "differed from its topic"),
-        (json.dumps(bench(runs=[])), "is no output of"),
+        (json.dumps(bench(runs=[])), "is not the output of"),
     ],
 )
 def test_a_file_that_is_no_result_of_the_bench_is_refused(tmp_path: Path, text: str, message: str) -> None:

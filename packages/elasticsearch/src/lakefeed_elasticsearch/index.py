@@ -213,7 +213,7 @@ class ElasticsearchIndex(BaseSink):
             f"a document of the index has a higher version than the ledger: {text}",
             where=where,
             hint="another client writes the same documents, or lakefeed_feeds was restored without the index: give the "
-            "feed an index of its own",
+            "feed a separate index",
         )
 
 

@@ -29,7 +29,7 @@ def fields(rows: StructType) -> dict[str, Any]:
 def _field(type_: DataType) -> dict[str, Any] | None:
     match type_:
         case t.ArrayType():
-            # A mapping has no type for arrays, because every field accepts one value or many.
+            # A mapping has no type for arrays, because every field accepts one value or several.
             return _field(type_.elementType)
         case t.StructType():
             return {"properties": fields(type_)}

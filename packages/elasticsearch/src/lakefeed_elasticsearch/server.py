@@ -63,7 +63,7 @@ class Server:
                 return self._ask_node(url, method, path, document)
             except Unreachable as error:
                 failed = error
-        assert failed is not None  # There is at least one address.
+        assert failed is not None  # The sink has at least one address.
         raise failed
 
     def _ask_node(self, url: str, method: str, path: str, body: Mapping[str, Any] | None) -> Answer:

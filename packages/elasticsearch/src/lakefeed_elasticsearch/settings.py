@@ -19,7 +19,7 @@ from lakefeed.config.sinks import SinkConfig
 from lakefeed.config.values import Count
 
 INDEX = re.compile(r"[^-_+.\\/*?\"<>|,#:\sA-Z{}][^\\/*?\"<>|,#:\sA-Z{}]{0,199}")
-"""The servers accept these names."""
+"""Matches the index names that the servers accept."""
 
 
 def _require_addresses(url: str | list[str]) -> None:
@@ -31,7 +31,7 @@ def _require_addresses(url: str | list[str]) -> None:
         except ValueError:
             is_address = False
         if not is_address or parts.query or parts.fragment:
-            raise ValueError(f"'{address}' is no address of a server: write http://host:9200 or https://host")
+            raise ValueError(f"'{address}' is not an address of a server: write http://host:9200 or https://host")
 
 
 def _require_index_name(index: str) -> None:

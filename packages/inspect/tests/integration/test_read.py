@@ -37,7 +37,7 @@ def sent(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> Feed:
 
 
 @pytest.mark.quick
-def test_exactly_the_given_ranges_are_read_also_several_of_a_partition(lake: SparkSession, sent: Feed) -> None:
+def test_exactly_the_given_ranges_are_read_even_if_a_partition_has_several(lake: SparkSession, sent: Feed) -> None:
     pipeline = sent.pipeline(decode=DECODE, transform={"sql": f"SELECT id, zone FROM {sent.name} WHERE id <> 205"})
     ranges = [
         lf.OffsetRange(sent.topic, 0, 10, 20),
@@ -64,9 +64,7 @@ def test_missing_offsets_are_an_error(lake: SparkSession, sent: Feed) -> None:
         lf.read_topic(lake, sent.topic, ranges=[lf.OffsetRange(sent.topic, 3, 0, 1)])
 
 
-def test_a_time_range_begins_at_the_first_record_in_it_and_ends_before_the_first_after_it(
-    lake: SparkSession, feed: Feed
-) -> None:
+def test_a_time_range_has_all_records_from_its_start_to_before_its_end(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=2)
     noon = int(datetime(2026, 11, 20, 12, tzinfo=UTC).timestamp() * 1000)
     producer = Producer({"bootstrap.servers": feed.stack.bootstrap_servers})

@@ -144,7 +144,7 @@ class Address:
         database = unquote(parts.path.removeprefix("/"))
         if not url.startswith("jdbc:") or parts.scheme not in _PORTS or not host or not database or "/" in database:
             hint = "write jdbc:postgresql://host:port/database, jdbc:mariadb://… or jdbc:mysql://…"
-            raise ConfigError("this is no address of a database", where=url, hint=hint)
+            raise ConfigError("this is not an address of a database", where=url, hint=hint)
         options = dict(parse_qsl(parts.query, keep_blank_values=True))
         return cls(kind=parts.scheme, host=host, port=port, database=database, options=options)
 

@@ -32,7 +32,7 @@ def check(kind: str, options: Mapping[str, str]) -> None:
     if kind == "postgresql":
         if lower.get("sslmode", "disable").lower() not in tls.MODES:
             hint = f"sslmode is one of {', '.join(tls.MODES)}"
-            raise ConfigError(f"'{lower['sslmode']}' is no sslmode", hint=hint)
+            raise ConfigError(f"'{lower['sslmode']}' is not an sslmode", hint=hint)
         return
     for name in _IGNORED:
         if name in lower:
@@ -55,7 +55,7 @@ def _mode(lower: Mapping[str, str]) -> str:
         if mode := _MODES.get(given.lower().replace("-", "").replace("_", "")):
             return mode
         hint = "sslMode is disable, trust, verify-ca or verify-full"
-        raise ConfigError(f"'{given}' is no sslMode that the database's driver knows", hint=hint)
+        raise ConfigError(f"'{given}' is not an sslMode that the database's driver knows", hint=hint)
     if lower.get("usessl", "false").lower() in ("false", "0"):
         return "disable"
     if lower.get("trustservercertificate", "false").lower() in ("", "1", "true"):

@@ -222,7 +222,7 @@ class RowRecords:
     def _value(self, rows: DataFrame) -> Column:
         if self.encoding is not None:
             return value_of(rows.drop(*POSITION_COLUMNS), self.encoding)
-        assert self.sink.value.column is not None  # Only a value that is one column has no encoding.
+        assert self.sink.value.column is not None  # The encoding is None only if the value is a single column.
         return _column_bytes(self.sink.value.column.name, rows)
 
 

@@ -27,7 +27,7 @@ def server() -> Iterator[Kinesis]:
 
 
 class StreamFeed(Feed):
-    """A feed whose source is a Kinesis stream of its own."""
+    """A feed that reads its own Kinesis stream."""
 
     kinesis: Kinesis
 

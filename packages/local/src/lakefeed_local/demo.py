@@ -29,7 +29,7 @@ TABLE_KEY = "kafka_key"
 class DemoReport:
     """The figures of a demo.
 
-    The demo is verified if two totals are equal: Spark's of the produced trips, and DuckDB's of the table.
+    The demo is verified if Spark's totals of the produced trips equal DuckDB's totals of the table.
     """
 
     produced: int

@@ -140,7 +140,7 @@ def packaged_examples() -> list[PackagedExample]:
         files = {file.relative_to(root) for file in folder.rglob("*") if file.is_file()}
         files = {file for file in files if "__pycache__" not in file.parts}
         files |= set(_mentioned(root, files))
-        files |= set(_mentioned(root, files))  # Also the files that the mentioned files mention.
+        files |= set(_mentioned(root, files))  # Add the files that the mentioned files mention, too.
         found.append(PackagedExample(folder.name, root, tuple(sorted(files))))
     return found
 

@@ -210,7 +210,7 @@ class Stack:
             try:
                 for future in as_completed(futures):
                     future.result()
-            except BaseException:  # Also after Ctrl-C, because no server that this call started may keep running.
+            except BaseException:  # Also after Ctrl-C, no server that this call started may keep running.
                 cancelled.set()
                 pool.shutdown(wait=True)
                 self._stop(parts, report)

@@ -10,8 +10,7 @@ from packages.jdbc.tests.databases import server_of
 from tools.examples import Runner, surroundings
 from tools.expected import EXAMPLES, Example
 
-# Not tested here, because ``lakefeed local demo`` runs this file, and the demo and the documents use its topic and
-# table.
+# ``lakefeed local demo`` runs this example, and the documents use its topic and table, so other tests cover it.
 ELSEWHERE = ("taxi/pipeline.yaml",)
 
 

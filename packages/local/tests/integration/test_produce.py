@@ -245,7 +245,7 @@ def test_a_missing_topic_a_wrong_setting_and_absent_servers_are_errors(
         produce(records, topic, bootstrap_servers="127.0.0.1:1")
     with pytest.raises(Unreachable, match="does not answer"):
         to_records(rows, topic=topic, registry="http://127.0.0.1:1", schema=taxi_schema(), key=KEY)
-    with pytest.raises(ConfigError, match="is no rate"):
+    with pytest.raises(ConfigError, match="is not a rate"):
         produce(records, topic, bootstrap_servers=stack.bootstrap_servers, rate=0)
     assert Topics(stack.bootstrap_servers).describe(topic).offsets == 0
 

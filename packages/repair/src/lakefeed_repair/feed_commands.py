@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 SUFFIXES = (".yaml", ".yml")
 ELSEWHERE = (
-    "no driver of it runs on this machine: its next start obeys, but a driver on another machine does not notice"
+    "no driver of the feed runs on this machine: its next start obeys the request, a driver on another machine does not"
 )
 
 _target_options: Callable[[F], F] = options_of(

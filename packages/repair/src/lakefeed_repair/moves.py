@@ -102,7 +102,8 @@ def _position_at(table: Table, snapshot_id: int, feed: str) -> dict[Partition, i
     until = [number for number, snapshot in enumerate(line, 1) if snapshot.snapshot_id == snapshot_id]
     commits = list(commits_of(line[: until[0]], feed)) if until else []
     if not commits:
-        what = "no snapshot up to it is a commit of the feed" if until else "it is no ancestor of the present snapshot"
+        none = "no snapshot up to this one is a commit of the feed"
+        what = none if until else "it is not an ancestor of the present snapshot"
         raise ResourceMissing(
             f"snapshot {snapshot_id} has no position of the feed: {what}, or it has expired",
             where=".".join(table.name()),

@@ -103,7 +103,7 @@ class CasePlaces:
 
 
 def config_of_case(config: PipelineConfig, places: CasePlaces, tables: Mapping[str, CaseTable]) -> PipelineConfig:
-    """Return the pipeline with the case's places; settings that decide which rows a record becomes stay."""
+    """Return the pipeline with the case's places; settings that decide which rows a record becomes do not change."""
     budget = config.dead_letters.budget if config.dead_letters is not None else None
     letters = None if config.dead_letters is None else DeadLetters(table=places.dead_letters, budget=budget)
     return config.model_copy(

@@ -162,7 +162,7 @@ class CaseRegistry:
         versions: list[SchemaVersions] = []
 
         def answer(request: HttpRequest) -> HttpAnswer:
-            path = request.path.partition("?")[0]  # Without the query, which names a context of the registry.
+            path = request.path.partition("?")[0]  # Drop the query, which names a context of the registry.
             number, *parts = (unquote(part) for part in path.strip("/").split("/"))
             found = versions[int(number)].answer(parts)
             return HttpAnswer(404 if found is None else 200, json.dumps(NOT_FOUND if found is None else found).encode())

@@ -146,7 +146,7 @@ def look_after(
 ) -> str:
     """Maintain one table now; return the result as text."""
     if stop.is_set():
-        return f"{table}: the run ended before its turn"
+        return f"{table}: the run ended before the upkeep of this table"
     try:
         job = Maintenance(table, spark=spark, connections=connections, settings=settings, stop=stop)
         return f"{table}: {job.run().sentence}"

@@ -58,7 +58,7 @@ class Point:
         name: the step.
         when: the moment, relative to the step's request.
         place: matches the step's request.
-        after: match the requests that must have been answered before the step's request counts.
+        after: matches the requests that must have been answered before the step's request counts.
     """
 
     name: str

@@ -31,7 +31,7 @@ LIMIT = 10.0
 
 HOUR = 3600.0
 LEAST_SECONDS = 60.0
-"""The figures of a shorter run count as those of this time, so that a short start does not look expensive."""
+"""A shorter run is treated as if it had lasted this many seconds, so that a short start does not look expensive."""
 DIGITS = 8
 
 
@@ -93,7 +93,7 @@ def _cached(
 
 
 def _readers(feed: Feed, monitor: FeedMonitor) -> Iterator[tuple[str, DeadLetterReader]]:
-    """Yield the name and the reader of dead letters for each part of the feed that has a table of its own."""
+    """Yield the name and the reader of dead letters for each part of the feed that has its own table."""
     if not feed.config.has_many_tables:
         yield feed.config.name, feed.dead_letters()
         return

@@ -179,7 +179,7 @@ def summary(feeds: Sequence[SeenFeed]) -> str:
 
 
 def table_lines(feeds: Sequence[SeenFeed], *, width: int, now: float) -> list[str]:
-    """Return the table as plain lines, sorted by name, for output that is no terminal."""
+    """Return the table as plain lines, sorted by name, for output that is not a terminal."""
     columns = columns_for(width)
     shown = [row(feed, columns, now=now) for feed in sort(feeds, key="n", is_reversed=False, now=now)]
     return [line.plain[MARKER:].rstrip() for line in (header(columns), *shown)]

@@ -95,8 +95,8 @@ def submit(
     if application is not None:
         application = locate(application, pipeline, cluster_mode=in_cluster)
     if supervise:
-        # If a replaced driver ended with another status, the cluster would restart it, and it would replace its
-        # successor. The user's arguments come later, so that they win.
+        # If a replaced driver ended with another status, the cluster would restart the driver, and the driver would
+        # replace its successor. The user's arguments come later, so they override this one.
         arguments = ("--exit-when-replaced", "0", *arguments)
     variables = Variables(default_environment())
     # Refuse unknown options of lakefeed run before anything is built or started.

@@ -64,7 +64,7 @@ def locate(application: str, file: Path, *, cluster_mode: bool) -> str:
 
     Raises:
         ResourceMissing: the jar does not exist.
-        ConfigError: the file is no application jar, or contains another pipeline.
+        ConfigError: the file is not an application jar, or contains another pipeline.
     """
     try:
         parts = urlsplit(application)
@@ -105,7 +105,7 @@ def _require_same_pipeline(jar: Path, file: Path) -> None:
         with zipfile.ZipFile(jar) as archive:
             packed = archive.read(f"{PIPELINE_FOLDER}/{file.name}")
     except (zipfile.BadZipFile, KeyError):
-        what = f"this is no application jar with {file.name}"
+        what = f"this is not an application jar with {file.name}"
         raise ConfigError(what, where=str(jar), hint=_PACKAGE) from None
     if packed != file.read_bytes():
         what = f"the application jar has another {file.name} than {file}"
@@ -159,8 +159,8 @@ class Submission:
 
     def run(self) -> str | None:
         """Run spark-submit to its end; in cluster mode return the id of the driver, which continues to run."""
-        with tempfile.NamedTemporaryFile("w", prefix="lakefeed-", suffix=".properties") as file:  # It is private.
-            # Escape backslashes and line breaks as java.util.Properties requires.
+        with tempfile.NamedTemporaryFile("w", prefix="lakefeed-", suffix=".properties") as file:
+            # Only this user can read the file. Escape backslashes and line breaks as java.util.Properties requires.
             escaped = {key: value.replace("\\", "\\\\").replace("\n", "\\n") for key, value in self.properties.items()}
             file.writelines(f"{key} {value}\n" for key, value in escaped.items())
             file.flush()
@@ -250,7 +250,7 @@ def submission(
 def _require_possible(config: PipelineConfig, master: str, *, cluster_mode: bool, supervise: bool) -> None:
     if not _MASTER.fullmatch(master):
         hint = "write spark://HOST:PORT, k8s://URL or yarn"
-        raise ConfigError(f"'{master}' is no master of Spark", where="--master", hint=hint)
+        raise ConfigError(f"'{master}' is not a master of Spark", where="--master", hint=hint)
     is_standalone = master.startswith("spark://")
     if supervise and not (is_standalone and cluster_mode):
         what = "only a standalone cluster in cluster mode can supervise a driver"

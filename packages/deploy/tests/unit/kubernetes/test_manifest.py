@@ -206,7 +206,7 @@ def test_a_secret_in_plain_text_is_refused(tmp_path: Path, changes: list[tuple[s
         ([("namespace: feeds", "namespace: feeds\n    executor: {instances: 4, at_most: 2}")], "at_most is below"),
         ([("namespace: feeds", "namespace: feeds\n    mounts: {/tmp/x: {secret: a}}")], "image uses"),
         ([("namespace: feeds", "namespace: feeds\n    mounts: {/etc/x: {}}")], "either secret or config_map"),
-        ([("image: lakefeed:1", "image: registry.example/Lake:1")], "is no image"),
+        ([("image: lakefeed:1", "image: registry.example/Lake:1")], "is not an image"),
         ([("namespace: feeds", "namespace: feeds\n    mounts: {/opt: {secret: a}}")], "would hide /opt/spark"),
         ([("namespace: feeds", f"namespace: feeds\n    mounts: {{{TOKEN}: {{secret: a}}}}")], "image uses"),
         (

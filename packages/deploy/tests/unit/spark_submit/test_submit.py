@@ -75,7 +75,7 @@ def test_client_mode_runs_the_driver_with_this_python(tmp_path: Path) -> None:
 
 
 def test_an_invalid_master_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="is no master of Spark"):
+    with pytest.raises(ConfigError, match="is not a master of Spark"):
         planned(write(tmp_path), master="spark//host:7077")
 
 
@@ -182,7 +182,7 @@ def test_an_application_jar_is_checked_before_the_submission(tmp_path: Path) -> 
     with pytest.raises(ConfigError, match=r"has another pipeline\.yaml than"):
         locate(str(jar), file, cluster_mode=True)
     jar.write_text("no jar")
-    with pytest.raises(ConfigError, match="is no application jar"):
+    with pytest.raises(ConfigError, match="is not an application jar"):
         locate(str(jar), file, cluster_mode=True)
 
 

@@ -106,7 +106,7 @@ def taxi_rows(spark: SparkSession, rows: int, *, seed: int = 7, start: int = 0, 
         raise ConfigError("trips cannot be generated for these numbers", where=where, hint=hint)
     slices = slices or max(spark.sparkContext.defaultParallelism, -(-rows // _ROWS_A_SLICE))
     dice = _Dice(seed)
-    # Each step is a projection of its own, so that Spark computes a value once even if many later values use it.
+    # Each step is a separate projection, so that Spark computes a value once even if many later values use it.
     trips = spark.range(start, start + rows, 1, slices).select("id", *_aliased(spark, dice.hashes))
     trips = trips.select("id", *_aliased(spark, _draws(dice)))
     for step in _STEPS:

@@ -57,7 +57,7 @@ class ProduceView(LiveLine):
         super().__init__(self._line(0), console=console)
 
     def reached(self, records: int) -> None:
-        """Take the number of records that have reached the topic, and show it at intervals."""
+        """Set the number of records that have reached the topic, and show it at intervals."""
         if self.lives:
             self.update(self._line(records))
         elif time.monotonic() - self._printed >= _SECONDS_A_LINE:
@@ -238,12 +238,12 @@ def _limit_rate(records: DataFrame, rate: float | None) -> DataFrame:
     if rate is None:
         return records
     if not rate > 0:
-        raise ConfigError(f"{rate:g} records a second is no rate", where="rate", hint="give a number above 0")
+        raise ConfigError(f"{rate:g} records a second is not a rate", where="rate", hint="give a number above 0")
     spark = records.sparkSession
     context: Any = spark.sparkContext._jsc
     # The list contains the driver, which runs tasks only if there are no executors.
     executors = max(1, int(context.sc().getExecutorMemoryStatus().size()) - 1)
-    # Spark reads the options of a function's catalog only once, so each call gets a catalog of its own.
+    # Spark reads the options of a function's catalog only once, so each call gets its own catalog.
     catalog = f"lakefeed_pace_{uuid.uuid4().hex[:12]}"
     spark.conf.set(f"spark.sql.catalog.{catalog}", "io.lakefeed.produce.PaceCatalog")
     spark.conf.set(f"spark.sql.catalog.{catalog}.rows-per-second", str(rate / executors))

@@ -51,7 +51,9 @@ def chosen_records(source: KafkaSource, place: TopicPlace, *, most: int, each: i
 
 
 def following_starts(source: KafkaSource, place: TopicPlace, *, last: int) -> dict[Partition, int]:
-    """Return the offset at which to begin, by partition: the place's, or else that of the ``last``-newest record."""
+    """Return, by partition, the offset at which to begin: the place's offset, or else the offset of the ``last``-newest
+    record.
+    """
     parts = _partitions(source, place)
     if place.start is not None or place.offset is not None:
         return _starts(source, place, parts)
@@ -140,7 +142,7 @@ def _time(text: str) -> datetime:
         return moment(text)
     except ConfigError:
         raise ConfigError(
-            f"'{text}' is no place to begin",
+            f"'{text}' is not a place to begin",
             where="--from",
             hint="write earliest, latest, a time (2026-11-20T06:30, in UTC) or an age (15m, 2h, 7d)",
         ) from None

@@ -299,7 +299,7 @@ def _frame(record: Record, value: ReadingPlan, key: ReadingPlan) -> bytes:
 
 
 def _content(data: bytes | None, plan: ReadingPlan) -> bytes | None:
-    """Return the bytes for the JVM to decode; None for bytes that are no text, which the JVM could only refuse."""
+    """Return the bytes for the JVM to decode; None for bytes that are not text, which the JVM could only refuse."""
     return None if data is None or plan.format == "bytes" else data[plan.skip :]
 
 
@@ -313,7 +313,7 @@ class ShownRecord:
 
     Attributes:
         format: the format of the value.
-        key: the decoded key; bytes that are no text become ``0x…``.
+        key: the decoded key; bytes that are not text become ``0x…``.
         value: the decoded value, or the requested columns.
         schema_id: the id of the writer's schema, if the record has one.
         error: why the value or the key cannot be decoded; None if it can.

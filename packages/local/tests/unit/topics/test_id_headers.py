@@ -38,7 +38,7 @@ KNOWN: Any = Known()
         ("apicurio.value.globalId", (70).to_bytes(8, "big"), b"\0\0\0\0\7"),
     ],
 )
-def test_a_header_stands_for_a_prefix(name: str, value: bytes, prefix: bytes) -> None:
+def test_a_header_with_an_id_becomes_the_prefix_of_a_value(name: str, value: bytes, prefix: bytes) -> None:
     assert prefix_of(IdHeader(name, value), KNOWN) == prefix
 
 
@@ -57,7 +57,7 @@ def test_a_malformed_header_is_refused(name: str, value: bytes) -> None:
         prefix_of(IdHeader(name, value), KNOWN)
 
 
-def test_only_headers_of_the_part_with_a_value_count() -> None:
+def test_headers_of_the_other_part_and_headers_without_a_value_are_ignored() -> None:
     found = id_header([("other", b"x"), ("__key_schema_id", b"k"), ("__value_schema_id", None)], "value")
     assert found is None
     assert id_header([("other", b"x"), ("__key_schema_id", b"k")], "key") == ("__key_schema_id", b"k")

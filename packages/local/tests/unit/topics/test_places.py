@@ -11,7 +11,9 @@ HELD = st.dictionaries(st.tuples(st.just("t"), st.integers(0, 20)), st.integers(
 
 
 @given(HELD, st.integers(0, 500))
-def test_partitions_get_equal_shares_unless_they_hold_less(held: dict[tuple[str, int], int], most: int) -> None:
+def test_partitions_get_equal_shares_unless_they_have_fewer_records(
+    held: dict[tuple[str, int], int], most: int
+) -> None:
     shares = fair_shares(held, most)
     assert sum(shares.values()) == min(most, sum(held.values()))
     assert all(0 <= shares[key] <= held[key] for key in held)

@@ -71,7 +71,7 @@ def poster(lineage: Lineage) -> Post:
 
 
 class LineageFollower:
-    """Reports one run: ``follow`` runs in a thread of its own, and returns after it has reported the end."""
+    """Reports one run: ``follow`` runs in a separate thread, and returns after it has reported the end."""
 
     def __init__(self, run: LineageRun, monitor: FeedMonitor, *, post: Post) -> None:
         self._run = run

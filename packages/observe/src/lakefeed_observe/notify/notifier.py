@@ -155,7 +155,7 @@ ALWAYS = ("failed", "stopped", "error_budget")
 
 
 class Sender:
-    """Sends messages to one target, in a thread of its own.
+    """Sends messages to one target, in a separate thread.
 
     Args:
         report: called with a sentence when the target stops answering, refuses a message, or answers again.

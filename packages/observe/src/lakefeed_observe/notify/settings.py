@@ -71,7 +71,7 @@ def _require_mailbox(text: str) -> None:
     try:
         Address(addr_spec=address)
     except (MessageError, ValueError, IndexError):
-        raise ValueError(f"'{address}' is no mail address: use letters, digits, and single dots") from None
+        raise ValueError(f"'{address}' is not a mail address: use letters, digits, and single dots") from None
 
 
 def _require_a_day_at_most(text: str) -> None:
@@ -100,7 +100,7 @@ class Webhook(Model):
         for name, text in self.headers.items():
             if not re.fullmatch(_HEADER, name):
                 hint = "a header's name has letters, digits and -"
-                yield ConfigProblem(f"'{name}' is no name of a header", key="headers", hint=hint)
+                yield ConfigProblem(f"'{name}' is not a valid name of a header", key="headers", hint=hint)
             elif name.lower() in ("host", "content-length", "content-type", "transfer-encoding"):
                 yield ConfigProblem(f"lakefeed sets the header {name} itself", key="headers", hint="remove the header")
             if not text.isprintable() or not text.isascii():
@@ -111,7 +111,7 @@ class Webhook(Model):
 class Mail(Model):
     """The driver sends every message as a mail by SMTP."""
 
-    host: Annotated[str, spelled(r"[A-Za-z0-9._:-]+", "'{}' is no host's name")]
+    host: Annotated[str, spelled(r"[A-Za-z0-9._:-]+", "'{}' is not the name of a host")]
     """The mail server."""
     port: int | None = Field(
         None, ge=1, le=65535, description="Server port. Default: 587 for starttls, 465 for tls, 25 for none."
@@ -160,7 +160,7 @@ class Command(Model):
         for name in self.environment:
             if not re.fullmatch(_VARIABLE, name):
                 hint = "a variable's name has letters, digits and underscores"
-                yield ConfigProblem(f"'{name}' is no name of a variable", key="environment", hint=hint)
+                yield ConfigProblem(f"'{name}' is not a valid name of a variable", key="environment", hint=hint)
         if seconds_of(self.timeout) > 300:
             what = f"a command may run for 5 minutes at most, not {self.timeout}"
             yield ConfigProblem(what, key="timeout", hint="write timeout: 5 minutes")

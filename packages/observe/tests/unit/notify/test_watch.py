@@ -313,7 +313,7 @@ def test_messages_of_states_that_last_are_repeated() -> None:
     "memory",
     [{"lag": 1}, {"lag": {"sent_at": "x"}}, {"lag": {"sent_at": 2e9}}, {"lag": {"fires": 1, "held": None}}, {"x": {}}],
 )
-def test_a_memory_that_is_invalid_or_from_the_future_holds_no_message_back(memory: dict[str, Any]) -> None:
+def test_an_invalid_or_future_memory_suppresses_no_message(memory: dict[str, Any]) -> None:
     feed = Feed({"lag": {"records": 10, "for": "0 seconds"}}, memory=memory).begin()
     feed.lag(100)
     assert kinds(feed.after(1)) == [("lag", "firing")]

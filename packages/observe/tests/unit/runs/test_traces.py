@@ -43,7 +43,7 @@ def batch(number: int, **fields: Any) -> FinishedBatch:
 def run_of(monitor: FeedMonitor, *, text: str = "no JSON") -> None:
     """Let the monitor record a run that fills every part of a trace."""
     monitor.begin(sink=f"iceberg {text}", fence="7", start={"reason": f"the feed is new {text}", "data_loss": []})
-    reasons = (Reason(f"a value is no number {text}", 10, f"sample {text}"),)
+    reasons = (Reason(f"a value is not a number {text}", 10, f"sample {text}"),)
     by_class = {"data": 3, "metadata": 4}
     for number in range(3):
         monitor.finish(
@@ -80,7 +80,7 @@ def test_a_trace_has_the_run_start_totals_events_and_end(folder: LocalRuns) -> N
     )
     assert (trace["totals"]["batches"], trace["totals"]["records"], len(trace["batches"])) == (3, 300, 3)
     assert trace["dead_letters"] == [
-        {"reason": "a value is no number no JSON", "count": 30, "sample": "sample no JSON"}
+        {"reason": "a value is not a number no JSON", "count": 30, "sample": "sample no JSON"}
     ]
     assert trace["requests"] == {
         "total": 27,

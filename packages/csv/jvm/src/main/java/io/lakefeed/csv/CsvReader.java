@@ -17,8 +17,8 @@ import org.apache.spark.sql.types.StructType;
  * null for it.
  *
  * <p>The options {@code delimiter}, {@code quote} and {@code escape} are one character each. Inside quotes, {@code
- * escape} stands before each quote; if quotes are doubled, {@code escape} is the quote itself. {@code null-value} is
- * the text that stands, without quotes, for null.
+ * escape} precedes each quote; if quotes are doubled, {@code escape} is the quote itself. {@code null-value} is the
+ * text that means null if it has no quotes.
  */
 public final class CsvReader extends RecordReader {
     private final StructField[] columns;

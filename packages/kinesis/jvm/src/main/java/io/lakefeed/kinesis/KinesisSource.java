@@ -115,7 +115,8 @@ public final class KinesisSource implements TableProvider {
                             null));
                 }
             } catch (JsonProcessingException unreadable) {
-                throw new IllegalArgumentException("the option ranges is no JSON: " + options.get("ranges"), unreadable);
+                throw new IllegalArgumentException(
+                        "the option ranges is not JSON: " + options.get("ranges"), unreadable);
             }
             return ranges.toArray(InputPartition[]::new);
         }

@@ -35,7 +35,7 @@ record Mark(String where, long seen, boolean finished) {
             } else if (each.equals(FINISHED)) {
                 finished = true;
             } else {
-                throw new IllegalArgumentException("this is no position in a shard: " + text);
+                throw new IllegalArgumentException("this is not a position in a shard: " + text);
             }
         }
         return new Mark(where, seen, finished);
