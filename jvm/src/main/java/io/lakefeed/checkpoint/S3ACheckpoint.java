@@ -36,7 +36,7 @@ final class S3ACheckpoint implements CheckpointFileManager {
     private final Path root;
     private final Settings settings;
     private final Bucket bucket;
-    /** This directory's log; null if it is no metadata log, or {@code answer-from-memory} is off. */
+    /** This directory's log; null if it is not a metadata log, or {@code answer-from-memory} is off. */
     private final LogDirectory log;
 
     /** The names of known files, by directory. Before another name is deleted, the store is asked for its kind. */

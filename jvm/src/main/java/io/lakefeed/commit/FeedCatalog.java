@@ -35,7 +35,7 @@ public final class FeedCatalog extends SparkCatalog {
     private final KnownTables known = new KnownTables();
 
     public FeedCatalog() {
-        // This is the driver; in executors, JvmPlugin installs the model.
+        // Installs the model in the driver; JvmPlugin installs it in executors.
         ColumnarModel.install();
     }
 

@@ -46,7 +46,7 @@ final class AvroTypes {
             addNullDefaults(tree);
             return parsed(tree.toString());
         } catch (JsonProcessingException notJson) {
-            return parsed(schema); // The text is no JSON; Avro's parser reports a better error than Jackson.
+            return parsed(schema); // The text is not JSON; Avro's parser reports a better error than Jackson.
         }
     }
 

@@ -129,7 +129,7 @@ final class DecodeOptions implements Serializable {
         DataType read = AvroTypes.of(readerSchema());
         if (!format().equals("avro") && !(read instanceof StructType)) {
             throw new IllegalArgumentException(
-                    "the reader's schema is no record: only the format avro reads values of other types");
+                    "the reader's schema is not a record: only the format avro reads values of other types");
         }
         return read;
     }

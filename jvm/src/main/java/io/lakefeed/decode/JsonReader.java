@@ -22,7 +22,7 @@ final class JsonReader extends RecordReader {
     private final JsonValue.Record record;
     private final boolean lenient;
     private final LeftOut.Rule unknown;
-    /** The type of the last column if it is no field of the record, but keeps JSON; else null. */
+    /** The type of the last column if it is not a field of the record, but keeps JSON; else null. */
     private final DataType kept;
 
     private final Writers<String> writers;

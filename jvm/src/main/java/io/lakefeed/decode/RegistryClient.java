@@ -166,7 +166,7 @@ class RegistryClient {
         }
     }
 
-    /** Returns the object in an answer, which is null if it is no JSON; throws the error that it stands for. */
+    /** Returns the object in an answer, which is null if it is not JSON; throws the error that it stands for. */
     JsonNode read(int status, JsonNode answer, String path, String missing, Predicate<JsonNode> usable) {
         if (answer != null && status == 200 && usable.test(answer)) {
             return answer;

@@ -60,8 +60,8 @@ final class SingleFlight<K, V> {
             throw definite;
         } finally {
             running.remove(key);
-            // Without effect if the request has ended. If this thread was interrupted, null makes one of the waiting
-            // threads send the request.
+            // This call has no effect if the request has ended. If this thread was interrupted, null makes one of the
+            // waiting threads send the request.
             mine.complete(null);
         }
     }

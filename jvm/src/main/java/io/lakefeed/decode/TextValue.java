@@ -124,7 +124,7 @@ public interface TextValue {
     }
 
     /**
-     * Returns a number as a value of the type; null if the text is no number, does not fit, or would lose digits.
+     * Returns a number as a value of the type; null if the text is not a number, does not fit, or would lose digits.
      *
      * @param lenient whether a whole number may lose digits as a double
      */

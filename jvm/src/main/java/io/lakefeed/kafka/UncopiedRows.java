@@ -57,8 +57,9 @@ public final class UncopiedRows extends AbstractFunction1<SparkSessionExtensions
     }
 
     /**
-     * Returns a query's rows, of {@link DecodedRecords} without a copy if the query does nothing but copy them: the
-     * caller has to read a row before it takes the next one, and must not expect an {@code UnsafeRow}.
+     * Returns a query's rows. If the query only copies the rows of {@link DecodedRecords}, the rows are returned
+     * without the copy: the caller has to read a row before it takes the next one, and must not expect an {@code
+     * UnsafeRow}.
      */
     public static RDD<InternalRow> of(Dataset<?> query) {
         BatchScanExec scan = onlyCopied(query.queryExecution().sparkPlan());

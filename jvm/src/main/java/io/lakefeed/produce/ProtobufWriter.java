@@ -263,7 +263,7 @@ final class ProtobufWriter {
         if (value instanceof Number number) {
             return number;
         }
-        throw new IllegalArgumentException("field " + field.name() + ": " + value + " is no number");
+        throw new IllegalArgumentException("field " + field.name() + ": " + value + " is not a number");
     }
 
     /** Checks that a whole number fits the field's type, and returns its bits. */

@@ -1,7 +1,7 @@
 package io.lakefeed.protobuf;
 
 /**
- * Reports bytes that are no Protobuf message. The exception has no stack trace, because millions of records can be
+ * Reports bytes that are not a Protobuf message. The exception has no stack trace, because millions of records can be
  * broken.
  */
 public final class Malformed extends RuntimeException {

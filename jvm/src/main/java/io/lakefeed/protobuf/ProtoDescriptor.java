@@ -28,7 +28,7 @@ public final class ProtoDescriptor {
     /**
      * Returns the files of a descriptor set by their names; {@code protoc --descriptor_set_out} writes such sets.
      *
-     * @throws SchemaException if the bytes are no descriptor set
+     * @throws SchemaException if the bytes are not a descriptor set
      */
     public static Map<String, ProtoFile> files(byte[] set) {
         Map<String, ProtoFile> files = new LinkedHashMap<>();

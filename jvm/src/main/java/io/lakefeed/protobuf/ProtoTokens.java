@@ -89,7 +89,7 @@ final class ProtoTokens {
         }
         return wrong(line, word.group().matches("0\\d+")
                 ? "the number " + word.group() + " starts with 0 and is not octal: remove the 0"
-                : "'" + word.group() + "' is no number: correct it, or put a blank into it");
+                : "'" + word.group() + "' is not a number: correct it, or put a blank into it");
     }
 
     String peek() {

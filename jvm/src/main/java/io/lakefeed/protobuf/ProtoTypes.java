@@ -33,7 +33,7 @@ public final class ProtoTypes {
     /**
      * Returns the types of a descriptor set; protoc writes the main file last.
      *
-     * @throws SchemaException if the bytes are no descriptor set
+     * @throws SchemaException if the bytes are not a descriptor set
      */
     public static ProtoTypes ofSet(byte[] set) {
         List<ProtoFile> files = List.copyOf(ProtoDescriptor.files(set).values());

@@ -15,8 +15,8 @@ import org.apache.iceberg.relocated.com.google.common.util.concurrent.ThreadFact
  * Uploads the metadata files of one commit at the same time: manifests, the manifest list, and the table's metadata
  * file.
  *
- * <p>Iceberg would write the files one after the other, with a request each. No file counts before the catalog refers
- * to the table's metadata file, so the uploads may overlap. {@link #await} waits for all of them just before the
+ * <p>Iceberg would write the files one after the other, with a request each. Readers use no file before the catalog
+ * refers to the table's metadata file, so the uploads may overlap. {@link #await} waits for all of them just before the
  * catalog is changed, and fails if an upload has failed.
  *
  * <p>Only uploads between {@link #beside} and {@link #close} overlap. Uploads in tasks do not overlap, because another

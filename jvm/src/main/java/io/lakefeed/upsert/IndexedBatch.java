@@ -174,7 +174,10 @@ final class IndexedBatch {
         return newest.find(entries.high[at], entries.low[at]) && newest.file() == task && newest.position() == at;
     }
 
-    /** Keeps the newer of an entry and the newest one of its key, and deletes the row of the older. */
+    /**
+     * Compares an entry with the newest entry of its key so far; keeps the newer of the two, and deletes the row of the
+     * older.
+     */
     private void compare(int task, int at) {
         KeyEntries entries = written.get(task).entries();
         if (!newest.find(entries.high[at], entries.low[at])) {

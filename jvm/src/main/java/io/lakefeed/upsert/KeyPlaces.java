@@ -132,7 +132,7 @@ final class KeyPlaces {
         return true;
     }
 
-    /** Puts a key's row where an entry has it. */
+    /** Sets the place of a key's row to the place in an entry. */
     void place(KeyEntries entries, int at, int file, int source) {
         if (table.find(entries.high[at], entries.low[at])) {
             files.get(table.file()).live--;

@@ -185,7 +185,7 @@ class CheckedOperationsTest {
         }
 
         @Test
-        void aMoveFromAnUnknownPositionIsCommittedOnlyIfThePositionIsUnknown() {
+        void aMoveFromAnUnknownPositionIsRefusedIfThePositionIsKnown() {
             commit(table -> Tables.commit(table, 1, "A 0 9"));
             refused("begins at 4", table -> Tables.commit(table, 2, "A 4 4", Ledger.MOVED, "{'unknown':true}"));
             store.current = Tables.add(Tables.empty(POSITION, Ledger.ROLLED_BACK), 1);

@@ -11,7 +11,7 @@ import org.junit.jupiter.api.Test;
 
 class RowsSeenTest {
     @Test
-    void anOffsetIsNewOnce() {
+    void anOffsetIsNewOnlyTheFirstTime() {
         RowsSeen seen = RowsSeen.first();
         assertTrue(seen.add("t/0", 5));
         assertFalse(seen.add("t/0", 5));
@@ -21,7 +21,7 @@ class RowsSeenTest {
     }
 
     @Test
-    void aDigestIsNewOnce() {
+    void aDigestIsNewOnlyTheFirstTime() {
         RowsSeen seen = RowsSeen.first();
         assertTrue(seen.add(new UUID(1, 2)));
         assertFalse(seen.add(new UUID(1, 2)));
@@ -38,7 +38,7 @@ class RowsSeenTest {
         assertTrue(next.reached("t/0", 4), "below the highest");
         assertFalse(next.reached("t/0", 6));
         assertFalse(next.reached("t/1", 0));
-        assertTrue(next.add("t/0", 5), "another batch has rows of its own");
+        assertTrue(next.add("t/0", 5), "another batch has other rows");
     }
 
     @Test

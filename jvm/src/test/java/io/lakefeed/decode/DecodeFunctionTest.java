@@ -148,7 +148,7 @@ class DecodeFunctionTest {
             "format=unknown | reader-schema",
             "format=unknown;reader-type={'type':'struct','fields':[]} | the decoder has no format unknown",
             "reader-schema='int' | no option registry-url",
-            "format=json;reader-schema='int' | the reader's schema is no record",
+            "format=json;reader-schema='int' | the reader's schema is not a record",
             "format=json | no option reader-schema",
             "reader-schema='int';registry-url=http://127.0.0.1:1;accept=all | ALL",
             "reader-schema='int';registry-url=http://127.0.0.1:1;subjects=a | subjects must be a JSON array of texts",

@@ -87,7 +87,7 @@ class TextValueTest {
         "1970-01-01T01:00:00+01:00, UTC, 0",
         "1970-01-01T00:00:00, Europe/Berlin, -3600000000",
         "1970-01-01, UTC, 0",
-        "1970-01-01T00:00:00Z, Europe/Berlin, 0", // the zone in the text counts
+        "1970-01-01T00:00:00Z, Europe/Berlin, 0", // the zone in the text is used
         "1970, UTC, none",
         "12:30, UTC, none",
         "epoch, UTC, none",
