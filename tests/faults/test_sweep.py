@@ -100,7 +100,7 @@ def _run(dice: random.Random, points: list[KillPoint]) -> Run:
     spoilt = tuple(
         (dice.choice(FAULTS), dice.choice(OPERATIONS), dice.randint(1, 2)) for _ in range(dice.randint(0, 3))
     )
-    # These answers hit the first changes of a run, most of which are those of the feed's start.
+    # The catalog gives these answers to the first changes of a run; the start of the feed makes most of them.
     answers = tuple(dice.choice((*ANSWERS, "")) for _ in range(dice.randint(0, 6)))
     return Run(dice.randint(20, 400), dice.randint(1, 60), dice.choice(ENDS), dice.choice(points), spoilt, answers)
 

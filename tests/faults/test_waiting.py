@@ -156,8 +156,8 @@ class Job:
 
 IN_THE_LOG = re.compile(r'"event":"note".*(waiting for a server: |; the next attempt is in )')
 SAYS = {
-    "store": "the catalog or the S3 store answers with an error of its own",
-    "catalog": "the catalog or the S3 store answers with an error of its own",
+    "store": "the catalog or the S3 store answers with an error",
+    "catalog": "the catalog or the S3 store answers with an error",
     "registry": "HTTP status 503",
     "brokers": "no Kafka broker answers",
 }

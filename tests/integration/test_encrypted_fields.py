@@ -86,7 +86,7 @@ def test_a_schema_that_encrypts_a_field_in_mid_stream_is_treated_as_the_file_say
     assert {row["id"]: row["ssn"] for row in feed.rows()} == {1: None, 2: None, 4: "bW9yZQ=="}
     feed.send([person(2, 5, "bW9yZQ==")])
     assert said in run(lake, kept)
-    # The ledger has merged the schema now, and the setting still holds.
+    # The ledger has merged the schema now, and the setting still applies.
     feed.send([person(2, 6, "bW9yZQ==")])
     with pytest.raises(SchemaChanged, match="the rule pii encrypts ssn"):
         run(lake, pipeline(feed, registry, path, "stop"))

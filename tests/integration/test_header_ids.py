@@ -109,7 +109,7 @@ def letters_of(feed: Feed) -> list[str]:
 
 
 def pipeline_of(feed: Feed, registry: str, kind: str = "avro", **blocks: Any) -> Any:
-    # The schema's first message is another one.
+    # The records' message is not the first one of the schema.
     more = {"message": "Trip"} if kind == "protobuf" else {}
     decode = {kind: {"registry": registry, **more}, "metadata": ["offset"], **blocks.pop("decode", {})}
     return feed.pipeline(decode=decode, dead_letters={"table": f"lake.{feed.name}.dead_letters"}, **blocks)

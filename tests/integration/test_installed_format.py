@@ -11,7 +11,7 @@ from tests.support.plugin import forget_blocks, put_page_on_path
 GOOD = [f"GET /offers/{number} 200".encode() for number in range(20)]
 POISON = {
     b"GET /offers": "method, path and status are expected",
-    b"GET /offers ok": "the status is no number",
+    b"GET /offers ok": "the status is not a number",
     b"GET /\xff 200": "not UTF-8",
     b"": "method, path and status are expected",
 }

@@ -199,7 +199,7 @@ def test_a_table_of_rows_is_refused_for_dead_letters_and_the_reverse(lake: Spark
         assert checked.exit_code == 2
         return stopped.value.what
 
-    assert "is no table of dead letters" in refused(
+    assert "is not a table of dead letters" in refused(
         "letters", sink={"iceberg": {"table": f"lake.{feed.name}.more"}}, dead_letters={"table": feed.table}
     )
     assert "is a table of dead letters" in refused("rows", sink={"iceberg": {"table": dead}})

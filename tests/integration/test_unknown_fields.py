@@ -19,7 +19,7 @@ BOTH_PATHS = pytest.mark.parametrize("path", ["auto", "off"])
 
 
 def pipeline(feed: Feed, path: str, **decode: Any) -> Pipeline:
-    """Return a pipeline of its own for one path: the same topic, another table and other dead letters."""
+    """Return a separate pipeline for one path: the same topic, another table and other dead letters."""
     return feed.pipeline(
         name=f"{feed.name}_{path}",
         fast_path=path,
@@ -210,7 +210,7 @@ def test_a_column_keeps_the_fields_that_have_no_column(lake: SparkSession, feed:
     assert found.keys() == ({0, 1, 2} if version == 3 else {0, 1, 2, 3})
     reasons = {row.offset: row.reason for row in lake.table(f"{feed.table}_{path}_{version}_letters").collect()}
     assert reasons.get(3) == ("a duplicate key" if version == 3 else None)
-    # A new driver resumes, and what reads the table without Spark knows it.
+    # A new driver resumes, and commands that read the table without Spark accept its columns.
     feed.send([b'{"id": 5, "late": true}'])
     run(lake, pipeline)
     assert table.where("unknown_fields IS NOT NULL").count() == (3 if version == 3 else 4)

@@ -52,7 +52,7 @@ def catalog(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests on catalogs other than SQLite: none is quick, and those not in ``TELLING`` are slow."""
+    """Mark tests on catalogs other than SQLite: no such test is quick, and those not in ``TELLING`` are slow."""
     for item in items:
         if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
             known = item.callspec.params.get("catalog", "sqlite")

@@ -135,7 +135,7 @@ def test_json_text_that_spark_would_read_as_null_is_an_error(spark: SparkSession
         ' {"name": "b", "type": ["null", "string"]}]}',
     ],
 )
-def test_a_json_schema_is_accepted_in_three_languages(spark: SparkSession, schema: str) -> None:
+def test_a_json_schema_is_accepted_as_ddl_avro_or_struct_type(spark: SparkSession, schema: str) -> None:
     values = [b'{"a": 1, "b": "\xc3\xa4", "unknown": {"x": [1]}}', b'{"a": 2}', b'{"b": "x"}']
     right, short, wrong = results(decoded(records(spark, values), Json(schema=schema)))
     assert right.value.asDict() == {"a": 1, "b": "ä"}

@@ -109,7 +109,7 @@ def amplifiers(size: int) -> dict[str, bytes]:
         "left and right": many(b"\x72\x00\x7a\x00"),
         "empty words": many(b"\x62\x00"),
         "a long word": field(12, b"a" * size),
-        "a word that is no text": field(12, b"\xff" * size),
+        "a word that is not text": field(12, b"\xff" * size),
         "any": many(field(13, field(1, b"u"))),
         "unknown numbers": many(b"\xf8\xe1\x09\x05"),
         "unknown groups": many(b"\xfb\xe1\x09\xfc\xe1\x09"),

@@ -63,7 +63,7 @@ MALFORMED: list[tuple[Any, str]] = [
     (record(field("a", 5)), "the type of R.a is 5"),
     (record({"name": "", "type": "int"}), "the name of a field of the record 'R' is \"\", not a text"),
     (record({"name": 5, "type": "int"}), "is 5, not a text"),
-    (record({"name": "\ud800", "type": "int"}), "is no valid Unicode"),
+    (record({"name": "\ud800", "type": "int"}), "is not valid Unicode"),
     (record(field("a", "int"), field("a", "int")), "the record 'R' has the field 'a' twice"),
     (record(field("a", "int", aliases="b")), 'the aliases of R.a are "b", not a list of texts'),
     (record(field("a", "double", default="x")), 'the default of R.a is "x", not a number'),

@@ -130,7 +130,7 @@ def _faults_of(block: Block) -> Iterator[str]:
     if block.test is not None:
         test = ROOT / block.test
         if not test.is_file() or block.page.name not in test.read_text("utf-8"):
-            yield f"{block.test} is no test that reads this page"
+            yield f"{block.test} is not a test that reads this page"
 
 
 def commands_in(block: Block) -> list[str]:

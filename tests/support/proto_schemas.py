@@ -355,7 +355,8 @@ class Schemas:
             known = [value.number for value in each.enum_type.values]
             return chance.choice(known) if each.enum_type.is_closed else chance.choice([*known, 77, -5])
         if each.type in (1, 2):
-            return chance.choice([0.0, -0.5, 1.25, 1024.0, -3.0])  # Each has the same text as a float and as a double.
+            # Each of these numbers has the same text as a float and as a double.
+            return chance.choice([0.0, -0.5, 1.25, 1024.0, -3.0])
         if each.type == 8:
             return chance.random() < 0.5
         if each.type == 9:

@@ -94,7 +94,7 @@ def test_every_client_gives_up_on_a_misbehaving_server(
             "store": lambda: require_bucket("b", s3=S3(endpoint=url), keys=None, timeout=0.4),
             "catalog": lambda: ask_rest_catalog(catalog),
         }
-        if manner != "huge":  # A huge answer is no misbehaviour for a download.
+        if manner != "huge":  # A huge answer is not misbehaviour for a download.
             cases["download"] = lambda: jars.download(
                 artifact, jars.Repository(url=url), report=lambda _: None, stop=threading.Event()
             )

@@ -40,7 +40,7 @@ def table(config: PipelineConfig) -> str:
     return config.sink.iceberg.table
 
 
-def test_each_topic_has_a_feed_a_table_and_a_subject_of_its_own(tmp_path: Path) -> None:
+def test_each_topic_has_its_own_feed_table_and_subject(tmp_path: Path) -> None:
     config = config_of(loaded(tmp_path), "shop.orders-v1")
     assert config.name == "shop__shop_orders_v1"
     assert table(config) == "lake.shop.shop_orders_v1"

@@ -115,7 +115,7 @@ def test_postgresql_verifies_with_the_declared_authorities(authority: Authority)
     assert pgjdbc_properties({"sslmode": "verify-full"}) == {"sslfactory": "org.postgresql.ssl.DefaultJavaSSLFactory"}
     assert pgjdbc_properties({"ssl": "true"}) != {}
     assert libpq_options({"sslmode": "verify-full"}, where="db")["sslrootcert"] == trust.authorities_file()
-    # The parameters of a URL win over the declared authorities; a URL without verification stays without it.
+    # The parameters of a URL override the declared authorities; a URL that turns verification off keeps it off.
     for options in ({"sslmode": "verify-full", "sslrootcert": "/own.pem"}, {"sslmode": "require"}, {}):
         assert pgjdbc_properties(options) == {}
         assert libpq_options(options, where="db").get("sslrootcert") in (None, "/own.pem")

@@ -22,7 +22,8 @@ def test_the_failing_record_is_found_in_few_attempts(counts: list[int], data: st
         return any(each.partition == bad[0] and each.start <= bad[1] < each.end for each in some)
 
     assert find_failing(fails, ranges) == (OffsetRange("t", bad[0], bad[1], bad[1] + 1),)
-    # All records once, then both halves of each failing part; an odd number of records adds one to its larger half.
+    # The attempts are all records once, then both halves of each failing part; an odd number of records adds one to its
+    # larger half.
     records = sum(counts)
     assert sum(read) <= 3 * records + records.bit_length()
 

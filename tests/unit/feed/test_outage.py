@@ -24,7 +24,7 @@ CATALOG = AccessDenied("the REST catalog refuses the login", hint="a token may h
 
 def outage(*, seconds: float = 300.0) -> tuple[Outage, FeedMonitor, list[str]]:
     stop, monitor, said = threading.Event(), FeedMonitor("taxi"), []  # type: ignore[var-annotated]
-    stop.set()  # Then ``Outage.wait`` returns immediately.
+    stop.set()  # Makes ``Outage.wait`` return immediately.
     return Outage(stop=stop, monitor=monitor, say=said.append, seconds=seconds), monitor, said
 
 

@@ -124,7 +124,7 @@ def test_a_run_has_ended_or_failed_although_its_last_commit_is_recent(
     end: Literal["ended", "failed"], alive: bool
 ) -> None:
     assert state_of(ledger(55), process=driver(ended=end, alive=alive)) == end
-    # A rewind takes a fence of its own, and a run with --batch none: neither means that a new driver runs.
+    # A rewind takes its own fence, and a run with --batch none: neither means that a new driver runs.
     assert state_of(ledger(55, fence="2 rewind"), process=driver(ended=end, alive=alive)) == end
     assert state_of(ledger(55), process=driver(ended=end, alive=alive, fence=None, begun=False)) == end
     assert state_of(ledger(5, fence="2 b"), process=driver(ended=end, alive=alive)) == "probably running"

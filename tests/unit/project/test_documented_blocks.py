@@ -42,7 +42,7 @@ def test_most_blocks_are_run() -> None:
         ("<!-- not run: later -->\n```text\nx\n```\n", ["'later' is no reason"]),
         ("<!-- not run: needs a real cluster -->\n\n```text\nx\n```\n", ["text: not run", "1 marks are not directly"]),
         ("<!-- printed by: lakefeed status -->\n```sh\nx\n```\n", ["only text is printed"]),
-        ("<!-- run by: tests/unit/conftest.py -->\n```text\nx\n```\n", ["is no test that reads this page"]),
+        ("<!-- run by: tests/unit/conftest.py -->\n```text\nx\n```\n", ["is not a test that reads this page"]),
         ("- a\n\n  ```toml\n  x = 1\n  ```\n", ["toml: not run, and no reason"]),
         ("```sh\nls\n```\n\n```sh\nls\n", ["3 fences make 1 blocks"]),
         ("<!-- not run: needs a real cluster -->\n```nginx\nx\n```\n", []),

@@ -107,7 +107,7 @@ def test_documented_make_targets_and_their_files_exist() -> None:
     """Check the files and modules that ``make -n`` prints; CI runs make test, demo, examples and faults."""
     makefile = (ROOT / "Makefile").read_text()
     targets = set(re.findall(r"^([a-z-]+):.*## ", makefile, re.M))
-    # Without the page of errors, whose hints contain sentences such as "make room".
+    # Leave out the page of errors: its hints contain sentences such as "make room".
     docs = {*(ROOT / "docs").glob("*.md")} - {ROOT / "docs" / "errors.md"}
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(docs)]
     named = {

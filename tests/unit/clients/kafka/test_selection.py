@@ -30,7 +30,7 @@ def test_a_range_is_written_as_topic_partition_start_end() -> None:
     "text", ["", "t", "t:0", "t:0:1", "t:0:5:4", "t:-1:0:1", "t:0:1:2:3", "t:0:1:²", "a b:0:1:2", " t:0:1:2"]
 )
 def test_a_malformed_range_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="is no offset range"):
+    with pytest.raises(ConfigError, match="is not an offset range"):
         OffsetRange.parse(text)
 
 
@@ -65,7 +65,7 @@ def test_an_age_in_words_is_parsed() -> None:
     with pytest.raises(ConfigError, match="before the year 1"):
         ago("999999999d")
     for text in ("", "h", "2 weeks", "-1h", "2h30m"):
-        with pytest.raises(ConfigError, match="is no age"):
+        with pytest.raises(ConfigError, match="is not an age"):
             ago(text)
 
 

@@ -155,4 +155,4 @@ def test_a_pipe_and_a_device_are_not_read(reading: Reader, tmp_path: Path) -> No
     for path in (tmp_path / "pipe", Path("/dev/zero")):
         for block in ("avro: {schema_file: %s}", "json: {schema_file: %s}", "protobuf: {schema_file: %s, message: A}"):
             _, found = reading(GOOD.replace("  avro:\n" + REGISTRY, f"  {block % path}\n"))
-            assert [each.what for each in found] == [f"'schema_file': {path} is no file"]
+            assert [each.what for each in found] == [f"'schema_file': {path} is not a file"]

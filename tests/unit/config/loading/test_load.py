@@ -59,7 +59,7 @@ MISTAKES: list[tuple[str, str, int, int, str, str, str | None]] = [
     ),
     (TOPICS, "    topics: [trips, 5]\n", 5, 21, "source.kafka.topics.1", "expects text; found '5'", "put it in quotes"),
     (TOPICS, "    topics: []\n", 5, 13, "source.kafka.topics", "expects at least 1 entry; found an empty list", None),
-    (*more("start: latst"), 6, 5, "source.kafka.start", "is no position to start at", "'latest'?"),
+    (*more("start: latst"), 6, 5, "source.kafka.start", "is not a position to start at", "'latest'?"),
     ("name: taxi", "name: [a]", 1, 7, "name", "'name' expects text; found a list", None),
     # rules of the models
     ("name: taxi", "name: my-taxi", 1, 7, "name", "letters, digits and underscores", None),
@@ -73,7 +73,7 @@ MISTAKES: list[tuple[str, str, int, int, str, str, str | None]] = [
         14,
         9,
         "sink.iceberg.partition_by.1",
-        "'daze(b)' is no partition transform",
+        "'daze(b)' is not a partition transform",
         None,
     ),
     ("checkpoint: s3a:", "checkpoint: hdfs:", 12, 13, "checkpoint", "s3a://bucket/path", None),
@@ -99,7 +99,7 @@ MISTAKES: list[tuple[str, str, int, int, str, str, str | None]] = [
         "no.avsc does not exist",
         None,
     ),
-    ("name: taxi", "name: taxi\nspark: {a: 1}", 2, 9, "spark.a", "'a' is no Spark setting", "spark."),
+    ("name: taxi", "name: taxi\nspark: {a: 1}", 2, 9, "spark.a", "'a' is not a Spark setting", "spark."),
     # Kafka client settings
     (
         *more("options:\n      kafka.max.pol.records: 5\n      startingOffsets: latest"),
@@ -137,7 +137,7 @@ MISTAKES: list[tuple[str, str, int, int, str, str, str | None]] = [
     ),
     ("${KAFKA_BOOTSTRAP_SERVERS}", "${a b}", 4, 24, "source.kafka.bootstrap_servers", "no environment variable", "$$"),
     # YAML
-    ("name: taxi", "name: taxi\nname: taxi", 2, 1, "name", "stands twice", "line 1"),
+    ("name: taxi", "name: taxi\nname: taxi", 2, 1, "name", "occurs twice", "line 1"),
     ("name: taxi", "name: taxi\n? [a]\n: b", 2, 3, "", "a key must be a plain word", None),
     ("name: taxi", "name: !thing taxi", 1, 7, "name", "the tag !thing means nothing", None),
     ("name: taxi", "name: a: b", 1, 8, "", "mapping values are not allowed", "quotes"),
@@ -241,7 +241,7 @@ LIMITS = {
     "more than 100 aliases": "a: &a 1\nb: [" + "*a, " * 200 + "]",
     "more than 20,000 settings": "\n".join(BOMB),
     "contains itself": "a: &a [*a]",
-    "means nothing here": GOOD.replace("name: taxi", "name: !!python/object/apply:os.system [id]"),
+    "has no meaning here": GOOD.replace("name: taxi", "name: !!python/object/apply:os.system [id]"),
 }
 
 

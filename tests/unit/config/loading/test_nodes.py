@@ -57,7 +57,7 @@ def test_an_override_replaces_the_setting(reading: Reader, overrides: list[str],
     [
         ("sorce.kafka.start=latest", "--set sorce.kafka.start", "unknown option 'sorce'", "'source'?"),
         ("source.kafka.strat=latest", "--set source.kafka.strat", "unknown option 'strat'", "'start'?"),
-        ("source.kafka.start=latst", "--set source.kafka.start", "is no position to start at", "'latest'?"),
+        ("source.kafka.start=latst", "--set source.kafka.start", "is not a position to start at", "'latest'?"),
         ("topics=a", "--set topics", "unknown option 'topics'", "source.kafka.topics"),
         ("source.kafka.topics.5=a", "--set source.kafka.topics.5", "an index from 0 to 1", None),
         ("source.kafka.topics.x=a", "--set source.kafka.topics.x", "an index from 0 to 1", None),

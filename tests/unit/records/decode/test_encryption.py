@@ -57,7 +57,7 @@ def test_tagged_fields_are_named_by_their_paths_in_all_kinds_of_schemas() -> Non
     assert encrypted(PROTO, RULE, kind="PROTOBUF") == "the rule pii encrypts ssn, name"
 
 
-def test_tags_beside_the_schema_count() -> None:
+def test_tags_beside_the_schema_are_used() -> None:
     found = encrypted(AVRO, {**RULE, "tags": ["SECRET"]}, metadata={"tags": {"**.id": ["SECRET"]}})
     assert found == "the rule pii encrypts **.id"
 
