@@ -18,7 +18,9 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[misc]
     """Called by hatchling before each build."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Brings them up to date and adds them; an editable install finds them in the tree (``make setup``)."""
+        """Build the generated files that are out of date, and add them to the wheel or archive; an editable install
+        finds the files in the tree (``make setup``).
+        """
         if version == "editable":
             return
         sys.path.insert(0, str(Path(__file__).parent))
@@ -49,7 +51,9 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[misc]
         self._add(build_data, [jar])
 
     def _run_in_checkout(self, tool: str) -> None:
-        """Run a tool in the environment of ``make setup``; a source archive has none, but the tool's files."""
+        """Run a tool in the environment of ``make setup``; a source archive has no such environment, but already has
+        the tool's files.
+        """
         root = Path(__file__).parent
         python = root / ".venv" / "bin" / "python"
         if python.exists():
@@ -59,11 +63,13 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[misc]
         try:
             vendor = build(say=self.app.display_info)
         except failure as failed:
-            raise SystemExit(f"The dashboard's chart library cannot be had: {failed}") from None
+            raise SystemExit(f"The dashboard's chart library cannot be fetched: {failed}") from None
         self._add(build_data, sorted(vendor.iterdir()))
 
     def _add_references(self, build_data: dict[str, Any], names: tuple[str, ...]) -> None:
-        """Build them with the checkout's environment, as a build has none of lakefeed's packages; a sdist has them."""
+        """Build the references with the checkout's environment, because a build's own environment lacks lakefeed's
+        packages; a source archive has the references already.
+        """
         root = Path(self.root)
         self._run_in_checkout("tools.references")
         if not all((root / "docs" / name).exists() for name in names):

@@ -1,4 +1,6 @@
-"""Sends records with keys and null values, which `topics produce` does not: lines of {"key": …, "value": …} as JSON.
+"""Sends records with keys and null values, which `topics produce` cannot send.
+
+Each line of FILE is JSON: {"key": …, "value": …}.
 
 python examples/send.py TOPIC FILE
 """

@@ -24,7 +24,7 @@ SOURCES = ROOT / "jvm" / "src" / "main"
 JAR = ROOT / "src" / "lakefeed" / "lakefeed-jvm.jar"
 DIGEST = "META-INF/lakefeed-sources.sha256"
 RELEASE = "17"
-# Without "classfile": Scala's class files refer to annotations that are not on the class path.
+# Warnings of the kind "classfile" are off: Scala's class files refer to annotations that are not on the class path.
 LINT = "-Xlint:all,-classfile,-path,-processing"
 # Requires that public and protected types have a comment, and that comments have valid links and tags.
 DOCLINT = "-Xdoclint:all/protected"

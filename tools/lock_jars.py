@@ -71,7 +71,7 @@ RECIPES = {
     "spark": Recipe(
         exact=(
             "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
-            # Not 4.1.1: it stops at a replayed batch (SPARK-57438), see docs/design/sources-and-batches.md.
+            # Version 4.1.1 stops at a replayed batch (SPARK-57438): docs/design/sources-and-batches.md.
             "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.3",
             "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
             "org.apache.kafka:kafka-clients:3.9.2",

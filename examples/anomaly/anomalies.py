@@ -1,4 +1,6 @@
-"""Readings further from their sensor's mean than so many standard deviations; count, mean and spread are its state."""
+"""Finds readings that differ from their sensor's mean by more than a number of standard deviations. The state of a
+sensor is count, mean and sum of squares.
+"""
 
 import math
 
@@ -7,7 +9,7 @@ from pyspark.sql.streaming import StatefulProcessor
 
 
 class Deviation(StatefulProcessor):
-    """One sensor; by Welford's method, so that no reading has to be kept."""
+    """The state of one sensor, computed by Welford's method, which stores no reading."""
 
     def __init__(self, sigmas, warm_up):
         self.sigmas = sigmas

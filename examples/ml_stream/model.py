@@ -1,8 +1,9 @@
-"""A linear model that learns from a stream: each batch adds its sums to what is known, and makes the next version.
+"""A linear model that learns from a stream: each batch adds its sums to those of the newest version, and writes the
+next version.
 
 A version is one row of a table: the sums of all rows learned so far, the weights that follow from them, and the offset
-ranges of its batch. It is written in one commit, so that a batch is learned as a whole or not at all, and ``last`` says
-after a crash which one was the newest. Spark computes a batch's sums; no row comes to the driver.
+ranges of its batch. It is written in one commit, so that a batch is learned as a whole or not at all, and ``last``
+returns after a crash which batch was the newest. Spark computes a batch's sums; no row comes to the driver.
 """
 
 from datetime import UTC, datetime
@@ -33,7 +34,7 @@ class LinearModel:
         squares, products = self.sums(rows)
         if newest is not None:
             squares, products = squares + newest["squares"], products + newest["products"]
-        # Of few or similar rows many models are as good; this gives the one with the smallest weights.
+        # With few or similar rows, many models fit equally well; this solution has the smallest weights.
         weights = np.linalg.lstsq(squares.reshape(size, size), products)[0]
         version = {
             "version": (newest["version"] if newest else 0) + 1,
@@ -63,7 +64,7 @@ class LinearModel:
         return max(versions, key=lambda each: each["version"], default=None)
 
     def sums(self, rows):
-        """The sums of all products of two terms, and of each term and the label: one row, whatever the batch has."""
+        """The sums of all products of two terms, and of each term and the label: one row for any batch."""
         complete = rows.where(" AND ".join(f"({each}) IS NOT NULL" for each in [*self.terms, self.label]))
         squares = [f"({one}) * ({other})" for one in self.terms for other in self.terms]
         products = [f"({one}) * ({self.label})" for one in self.terms]

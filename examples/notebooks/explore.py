@@ -62,7 +62,7 @@ def _(Path, lf, spark, threading):
 
 @app.cell
 def _(running, spark, time):
-    # Run this one again and again: send more hits meanwhile.
+    # Run this cell repeatedly, and send more hits meanwhile.
     while running.is_alive() and not (spark.catalog.tableExists("hits_live") and spark.table("hits_live").count()):
         time.sleep(0.5)
     totals = spark.sql("SELECT zip, hits FROM hits_live ORDER BY hits DESC, zip").toPandas()

@@ -31,7 +31,9 @@ class Guard:
             ValueError: the guard's text is not in the source, or is there several times.
         """
         if source.count(self.code) != 1:
-            raise ValueError(f"{self.file} has {source.count(self.code)} times what guard '{self.name}' is to be")
+            raise ValueError(
+                f"{self.file} has the text of guard '{self.name}' {source.count(self.code)} times, not once"
+            )
         return source.replace(self.code, self.instead)
 
 

@@ -30,7 +30,7 @@ from lakefeed_local.local_command import fresh_stack
 from lakefeed_local.stack import Endpoints
 
 Run = Callable[..., Any]
-"""Runs a module-level function in a process of its own, and returns the result."""
+"""Runs a module-level function in a separate process, and returns the result."""
 Option = Callable[[Any], Any]
 Case = TypeVar("Case")
 Result = TypeVar("Result")

@@ -109,7 +109,7 @@ def pipeline_document(
 
 @dataclass(frozen=True, kw_only=True)
 class LandingCase:
-    """A job that lands a topic in a table or path of its own, with a checkpoint of its own."""
+    """A job that lands a topic in its own table or path, with its own checkpoint."""
 
     name: str
     bucket: str
@@ -157,7 +157,7 @@ def start_session(
     if case.manager != "lakefeed":
         return plain_session({**_plain_settings(case, endpoints), **conf})
     pipeline = case.pipeline(topic, endpoints, most=1)
-    # Not pipeline.session(), because its preflight sends S3 requests from Python, which the JVM does not count.
+    # Do not call pipeline.session(): its preflight sends S3 requests from Python, which the JVM does not count.
     return session(case.name, connections=pipeline.connections, conf=conf)
 
 

@@ -1,4 +1,4 @@
-"""Send records at a constant rate, and note when a reader sees them; this runs in a process of its own."""
+"""Send records at a constant rate, and note when a reader sees them; this runs in a separate process."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ class _TableReader(_Reader):
 
     def _entries(self) -> list[tuple[str, int]]:
         """Return the data files, with the times when their snapshots became visible."""
-        assert self._table is not None  # Otherwise ``observe`` has raised an error, because no record was visible.
+        assert self._table is not None  # Without a visible record, ``observe`` has raised an error.
         entries = self._table.inspect.entries().select(["snapshot_id", "data_file"]).to_pylist()
         return [(entry["data_file"]["file_path"], self._visible_at[entry["snapshot_id"]]) for entry in entries]
 

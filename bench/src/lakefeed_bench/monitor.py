@@ -254,7 +254,7 @@ def pipeline_of(mode: Mode, at: int, work: Work, bench: Bench, *, address: str) 
 def run_case(mode: Mode, document: dict[str, Any], rows: int) -> dict[str, Any]:
     """Run a pipeline in this process's session, and return those fields of a ``CostRun`` that this process measures."""
     pipeline = Pipeline(PipelineConfig.model_validate(document), environment=dict(os.environ))
-    # Not pipeline.session(), because its preflight would add S3 requests from Python.
+    # Do not call pipeline.session(): its preflight would add S3 requests from Python.
     spark = session("bench-monitor", connections=pipeline.connections)
     jvm: Any = spark.sparkContext._jvm
     jvm.java.lang.System.gc()

@@ -63,7 +63,7 @@ WORKLOADS = {
 
 
 def case_of(sink: Sink, versioned: bool, manager: Manager) -> LandingCase:
-    """Return a case with a bucket of its own."""
+    """Return a case with its own bucket."""
     name = f"bench-{manager}-{sink}-{'versioned' if versioned else 'plain'}"
     return LandingCase(name=name, bucket=name, manager=manager, sink=sink)
 

@@ -110,7 +110,7 @@ class ScaleFigures:
 def run_scale(run: ScaleRun) -> ScaleFigures:
     """Run a pipeline in this process's session, and take the figures at its marks."""
     pipeline = Pipeline(PipelineConfig.model_validate(run.pipeline), environment=dict(os.environ))
-    # Not pipeline.session(), because its preflight would add S3 requests from Python.
+    # Do not call pipeline.session(): its preflight would add S3 requests from Python.
     spark = session("bench-scale", connections=pipeline.connections, conf=jobs.own_classes())
     if run.files:
         _add_files(spark, pipeline, run.files)

@@ -29,7 +29,7 @@ from lakefeed_bench.stages import Stage, shares
 from lakefeed_local.produce.taxi import Totals, taxi_schema, totals
 from lakefeed_local.stack import Endpoints
 
-# The options of the seeds' consumer that Spark's Kafka source knows.
+# The options of Spark's Kafka source for the way ``seed``.
 _SEED_OPTIONS = {"failOnDataLoss": "false", "minPartitions": "10"}
 
 

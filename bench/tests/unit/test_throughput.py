@@ -1,4 +1,4 @@
-"""The ratios, the report and the ways of ``lakefeed-bench throughput``."""
+"""The ratios and the report of ``lakefeed-bench throughput``, and the ways of landing that it compares."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ LIMITS = Limits(fetch=0.2, decode=0.1, encode=0.2, read_rows_per_second=9.0, dec
 
 
 def result(way: str, *rates: float, equal: bool = True) -> WayResult:
-    """Return a way with a run per rate; rates are rows per CPU second."""
+    """Return the measurements of a way of landing, with a run per rate; rates are rows per CPU second."""
     runs = [replace(FIGURES, steady_cpu_seconds=2000 / rate, rows_equal=equal) for rate in rates]
     return WayResult(way=way, runs=runs, rows_equal=equal)
 
