@@ -89,7 +89,6 @@ def _table(title: str, model: type[BaseModel], place: tuple[str, ...]) -> Iterat
 
 
 def _block_of_list(field: FieldInfo) -> type[BaseModel] | None:
-    """Return the model of the items if the field is a list of blocks."""
     item = shape.items(field.annotation)
     return None if item is None else shape.model_of(item)
 
@@ -132,7 +131,6 @@ def _meaning(name: str, field: FieldInfo, place: tuple[str, ...], description: s
 
 
 def _anchor(place: tuple[str, ...]) -> str:
-    """Return the anchor that GitHub and most Markdown renderers create for a heading."""
     return "".join(char for char in shape.dotted(place).lower() if char.isalnum() or char in "-_")
 
 

@@ -112,7 +112,6 @@ def markdown(docstring: str) -> Iterator[str]:
 
 
 def _cut(body: str) -> tuple[str, str]:
-    """Split the text after a section's title into the section's indented lines and the rest."""
     match = re.search(r"^\S", body, re.M)
     return (body[: match.start()], body[match.start() :]) if match else (body, "")
 
@@ -125,7 +124,6 @@ def _items(section: str) -> Iterator[str]:
 
 
 def _inline(text: str) -> str:
-    """Convert reStructuredText's literals and references to Markdown's."""
     return re.sub(r":\w+:`~?([^`]+)`", r"`\1`", text).replace("``", "`")
 
 

@@ -183,5 +183,4 @@ def _compared(shown: str, printed: str) -> list[str]:
 
 
 def _unquoted(command: str) -> str:
-    """Return a command without its quoted parts."""
     return re.sub(r"'[^']*'|\"[^\"$`]*\"", "", command)

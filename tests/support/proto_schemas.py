@@ -116,7 +116,6 @@ class Schema:
 
 
 def _head(syntax: Syntax, package: str, body: str) -> str:
-    """Return a file with this body, and with the imports that the body needs."""
     first = 'edition = "2023";' if syntax == "edition" else f'syntax = "{syntax}";'
     words = set(re.findall(r"google\.protobuf\.(\w+)", body))
     imports = "".join(f'import "google/protobuf/{file}.proto";\n' for file, names in IMPORTED.items() if words & names)

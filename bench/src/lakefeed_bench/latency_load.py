@@ -106,7 +106,6 @@ def observe(target: str, name: str, endpoints: Endpoints, load: Load, drain: flo
 
 
 def _follow(reader: _Reader, seconds: float, until: Callable[[], bool] = lambda: False) -> None:
-    """Poll the reader for this number of seconds, or until the condition holds."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and not until():
         reader.poll()
@@ -199,7 +198,6 @@ class _TableReader(_Reader):
         time.sleep(POLL_SECONDS)
 
     def _entries(self) -> list[tuple[str, int]]:
-        """Return the data files, with the times when their snapshots became visible."""
         assert self._table is not None  # Without a visible record, ``observe`` has raised an error.
         entries = self._table.inspect.entries().select(["snapshot_id", "data_file"]).to_pylist()
         return [(entry["data_file"]["file_path"], self._visible_at[entry["snapshot_id"]]) for entry in entries]

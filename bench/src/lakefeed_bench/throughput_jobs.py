@@ -127,7 +127,6 @@ def remove(case: LandingCase, work: Work, endpoints: Endpoints) -> None:
 
 
 def _session(case: LandingCase, work: Work, endpoints: Endpoints) -> SparkSession:
-    """Return the session of a way, with the profiler on its class path."""
     profiler = {"spark.driver.extraClassPath": os.pathsep.join(map(str, jars.fetch(["bench"])))}
     return jobs.start_session(case, work.topic, endpoints, profiler if case.manager == "lakefeed" else {})
 

@@ -272,7 +272,6 @@ def _docstrings(model: type[BaseModel]) -> dict[str, str]:
 
 @cache
 def _classes(module: str) -> dict[str, list[ast.stmt]]:
-    """Return the statements in the classes of a module, by class name."""
     try:
         tree = ast.parse(inspect.getsource(sys.modules[module]))
     except (OSError, TypeError, KeyError):

@@ -145,7 +145,6 @@ def function_problems(config: PipelineBlocks, folder: Path, *, static: bool = Fa
 
 
 def _blocks(config: PipelineBlocks, name: str) -> Iterator[tuple[str, Any]]:
-    """Yield the blocks of this name in the file with their places: the pipeline's, and those of single topics."""
     places: dict[str, Any] = {f"tables.topics.{topic}.": own for topic, own in config.table_rules.topics.items()}
     for place, holder in {"": config, **places}.items():
         if (block := getattr(holder, name)) is not None:

@@ -204,7 +204,6 @@ def over_plain_sasl(servers: str, options: Mapping[str, Any]) -> Iterator[PlainT
 
 
 def _jaas(module: str, **settings: str) -> str:
-    """Return a JAAS entry with all values in quotes."""
     escaped = {name: value.replace("\\", "\\\\").replace('"', '\\"') for name, value in settings.items()}
     return SecretText(" ".join([module, "required", *(f'{name}="{value}"' for name, value in escaped.items())]) + ";")
 

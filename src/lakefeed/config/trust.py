@@ -215,7 +215,6 @@ def _pkcs8(rsa: bytes) -> str:
 
 
 def _length(count: int) -> bytes:
-    """Return a length encoded in DER."""
     if count < 0x80:
         return bytes([count])
     octets = count.to_bytes((count.bit_length() + 7) // 8, "big")

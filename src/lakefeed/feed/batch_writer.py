@@ -424,7 +424,6 @@ class BatchWriter:
         return not self.reader.is_part_of_query
 
     def _rows_of(self, batch: DataFrame) -> DataFrame:
-        """Return rows with the columns that the current schema gives to a batch."""
         return self.rows.rows(self.reader.template(batch))
 
     def _require_same_query(self, why: str) -> None:

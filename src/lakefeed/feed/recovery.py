@@ -313,7 +313,6 @@ def _from_checkpoint(facts: Facts) -> Start:
 
 
 def _position(facts: Facts, start: Start) -> tuple[Mapping[Partition, int], Mapping[str, str]]:
-    """Return the feed's position, and the ids of its topics."""
     if facts.last is not None:
         return ends(facts.last), facts.last.ranges.topic_ids
     if start.reset_checkpoint:

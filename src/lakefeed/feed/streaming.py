@@ -111,7 +111,6 @@ class StreamRun:
         self._lagged = False
 
     def _change(self, request: ActionRequest) -> None:
-        """Apply the trigger and the size of batches that an operator requests to the next query."""
         self.trigger = request.trigger or self.trigger
         if (most := request.max_records_per_batch) is not None:
             self.source = replace(self.source, config=with_batches_of(self.source.config, most))

@@ -176,7 +176,6 @@ def _touch(path: Path, own: DriverFile, ends: threading.Event) -> None:
 
 
 def _write(path: Path, driver: DriverFile) -> OSError | None:
-    """Write a driver's file; return an error instead of raising it."""
     try:
         write_own_file(path, driver.model_dump_json())
     except OSError as error:

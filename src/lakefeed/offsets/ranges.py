@@ -278,7 +278,6 @@ def portions(ranges: Iterable[OffsetRange], size: int) -> Iterator[list[OffsetRa
 
 
 def _group(ranges: Iterable[OffsetRange]) -> dict[Partition, list[OffsetRange]]:
-    """Group the ranges by partition, sorted, without empty ranges."""
     groups: dict[Partition, list[OffsetRange]] = defaultdict(list)
     for span in sorted(ranges):
         if span.records:

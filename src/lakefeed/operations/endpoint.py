@@ -238,7 +238,6 @@ def event_number(query: Mapping[str, str]) -> int:
 
 
 def _number(query: Mapping[str, str], name: str, default: float) -> float:
-    """Return a number from a request's query; the default if the value is not a number."""
     try:
         number = float(query.get(name, default))
     except ValueError:
@@ -423,7 +422,6 @@ class _Request(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Answer a client whose bytes are not an HTTP request."""
         self.request_version = "HTTP/1.0"
         self._send(400, json_line({"error": "this is not an HTTP request"}).encode())
 

@@ -93,7 +93,6 @@ def reporting_failed_start(config: PipelineConfig, monitor: FeedMonitor, connect
 
 
 def _followers(run: FollowedRun) -> Iterator[tuple[str, Callable[[], Follower]]]:
-    """Yield the followers' names, and functions that load them."""
     for entry in plugins.installed(plugins.FOLLOWERS_GROUP):
         yield entry.name, entry.load
     if not run.is_failed_start:

@@ -119,7 +119,6 @@ class Landing:
                 yield self._key(unquote(entry["path"])), entry["size"]
 
     def _key(self, url: str) -> str:
-        """Return the key of an object, or the path of a local file."""
         return url.partition("://")[2].partition("/")[2] if self.feed.disk is None else urlsplit(url).path
 
     def _keys(self, prefix: str) -> list[str]:

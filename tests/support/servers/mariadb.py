@@ -73,7 +73,6 @@ def mariadb() -> Iterator[MariaDB]:
 
 
 def _unpacked() -> Path:
-    """Unpack the program and the files that it reads; return their folder."""
     group = f"test-mariadb-{PLATFORMS[platform.system(), platform.machine()]}"
     return unpack_archive(
         group, place=lambda name: next((place for end, place in UNPACKED.items() if name.endswith(end)), None)

@@ -223,7 +223,6 @@ def yarn(folder: Path) -> Iterator[Yarn]:
 
 
 def _write(file: Path, properties: Mapping[str, str]) -> None:
-    """Write properties in the format of Hadoop's configuration files."""
     lines = [
         f"  <property><name>{escape(key)}</name><value>{escape(value)}</value></property>"
         for key, value in properties.items()

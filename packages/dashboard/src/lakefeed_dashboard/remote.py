@@ -261,7 +261,6 @@ class RemoteFeed:
 
 
 def _row(listed: Document) -> Document | None:
-    """Return a row with all keys of the list; None if the driver's row is invalid."""
     if not isinstance(listed.get("feed"), str):
         return None
     keys = ("sink", "state", "lag", "lag_seconds", "rate", "processing_rate", "last_commit_at", "last_error")

@@ -254,7 +254,6 @@ class _Protocol(H11Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Check that the connection waits for a request."""
         return not self.has_begun or self._arrival is not None or self.cycle is None or self.cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -294,7 +293,6 @@ class _Protocol(H11Protocol):
             self._arrival = self.loop.call_later(ARRIVAL_SECONDS, self.abort)
 
     def abort(self) -> None:
-        """Close the connection and discard unsent data."""
         if self.transport is not None:
             self.transport.abort()
 

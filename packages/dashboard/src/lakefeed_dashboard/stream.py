@@ -206,7 +206,6 @@ class Hub:
         return found
 
     def _ask_panels(self, view: FeedView, sent: _Watched) -> None:
-        """Start a task for the panels, which may take longer than a second."""
         now = asyncio.get_running_loop().time()
         if now - sent.panels_at < PANELS_SECONDS or (sent.panels is not None and not sent.panels.done()):
             return

@@ -24,10 +24,7 @@ AppName = Annotated[
 ]
 DnsName = Annotated[
     str,
-    spelled(
-        r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?",
-        "'{}' is not a valid name in Kubernetes: a-z, 0-9 and -, 63 letters at most",
-    ),
+    spelled(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", "'{}' is not a Kubernetes name: a-z, 0-9 and -, 63 letters at most"),
 ]
 Variable = Annotated[str, spelled(r"[A-Za-z_][A-Za-z0-9_]*", "'{}' is not a valid name of an environment variable")]
 PublicValue = Annotated[
@@ -36,9 +33,7 @@ PublicValue = Annotated[
 ]
 _KEY = r"([A-Za-z0-9]([-A-Za-z0-9.]{0,251}[A-Za-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 LabelKey = Annotated[str, spelled(_KEY, "'{}' is not a valid key of a label or an annotation")]
-LabelValue = Annotated[
-    str, spelled(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", "'{}' is not a valid value of a label")
-]
+LabelValue = Annotated[str, spelled(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", "'{}' cannot be a label's value")]
 Quantity = Annotated[
     str, spelled(r"[1-9][0-9]*(m|k|M|G|T|Ki|Mi|Gi|Ti)?", "'{}' is not a quantity of Kubernetes: 10Gi, 500m")
 ]
@@ -77,7 +72,6 @@ def _is_within(path: str, folder: str) -> bool:
 
 
 def _cores(quantity: str) -> float:
-    """Return a quantity of CPU, such as 1500m, as a number."""
     digits, unit = re.findall(r"^(\d+)(\D*)$", quantity)[0]
     base = 1024 if unit.endswith("i") else 1000
     return float(int(digits) * base ** _POWERS[unit.removesuffix("i")])

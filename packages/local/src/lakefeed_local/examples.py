@@ -173,7 +173,6 @@ def copy_example(example: PackagedExample, to: Path) -> list[Path]:
 
 
 def _mentioned(root: Path, files: set[Path]) -> Iterator[Path]:
-    """Yield the existing files below ``examples/`` that these files mention, such as data."""
     for file in files:
         if file.suffix in (".yaml", ".py"):
             for name in _MENTIONED.findall((root / file).read_text("utf-8")):

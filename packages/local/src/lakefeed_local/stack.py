@@ -218,7 +218,6 @@ class Stack:
 
     @staticmethod
     def _stop(parts: Sequence[Part], report: Progress) -> None:
-        """Stop all parts concurrently."""
         with ThreadPoolExecutor(len(parts)) as pool:
             for part, was_running in zip(parts, pool.map(lambda part: part.stop(), parts), strict=True):
                 if was_running:

@@ -247,7 +247,6 @@ def _is_decimal(text: str, precision: int, scale: int) -> bool:
 
 
 def _json_text(value: Any) -> str:
-    """Return the text for a value that JSON cannot represent, such as a date of YAML."""
     return value.isoformat() if isinstance(value, date) else str(value)
 
 

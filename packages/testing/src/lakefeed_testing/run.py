@@ -351,7 +351,6 @@ def _stream(spark: SparkSession, feed: CaseFeed, writer: BatchWriter, notes: lis
 
 
 def _parts(config: PipelineConfig, records: Sequence[PlacedRecord]) -> list[PipelineConfig]:
-    """Return a pipeline per topic if the topics have their own tables, else only the given pipeline."""
     topics = sorted({record.topic for record in records})
     if unread := next((topic for topic in topics if not _reads(config, topic)), None):
         what = f"pipeline '{config.name}' does not read the topic {unread}"

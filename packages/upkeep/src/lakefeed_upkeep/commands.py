@@ -357,7 +357,6 @@ def _report_lines(report: Report) -> Iterator[str]:
 
 
 def _report_outcome(outcome: Report | LakefeedError) -> None:
-    """Print the outcome of one round of a job that runs forever."""
     if isinstance(outcome, LakefeedError):
         emit(outcome.as_dict(), f"failed, and continues: {outcome}", indent=None)
     else:

@@ -250,6 +250,5 @@ def _ancestors(table: Table) -> Iterator[Ancestor]:
 
 
 def _feeds_with_branches(table: Table) -> dict[str, str]:
-    """Return the branches that feeds land in, by feed."""
     prefix = f"{BRANCH}."
     return {key.removeprefix(prefix): name for key, name in table.properties.items() if key.startswith(prefix)}

@@ -102,7 +102,6 @@ def _catalog_properties(catalog: Settings, *, region: str) -> dict[str, Any]:
 
 
 def _file_io(s3: S3) -> str:
-    """Return the name of pyiceberg's FileIO class that suits the client certificate and the private authorities."""
     if trust.own_files() is not None and (s3.endpoint or "").startswith("https://"):
         return _CERTIFIED_IO
     return _PLAIN_IO if trust.authorities_file() is None else _TRUSTING_IO

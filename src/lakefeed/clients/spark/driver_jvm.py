@@ -62,7 +62,6 @@ def require_java() -> Path:
 
 
 def _java() -> Path:
-    """Return the ``java`` that Spark's scripts use, without a check of its version."""
     home = os.environ.get("JAVA_HOME")
     return Path(home) / "bin" / "java" if home else Path(shutil.which("java") or "java")
 

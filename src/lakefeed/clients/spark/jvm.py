@@ -146,7 +146,6 @@ class _Names:
         return below
 
     def __call__(self, *arguments: Any) -> Any:
-        """Call the constructor of the class."""
         return self._own(*arguments)
 
 

@@ -325,7 +325,6 @@ class _Conversion:
     def broken(
         self, what: str, place: Place, location: Location, hint: str | None = None, warning: bool = False
     ) -> None:
-        """Report a problem, and exclude the value from the checks of the models."""
         self.document.broken.add(place)
         self.add(what, place, location, hint, warning)
 

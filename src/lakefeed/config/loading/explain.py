@@ -172,7 +172,6 @@ def _problem_of(detail: Detail, document: Document) -> Problem:
 
 
 def _example(place: Place) -> str | None:
-    """Return an example line for a setting: from the ``examples`` of its field, or else from ``_EXAMPLES``."""
     field = shape.fields(shape.model_of(type_at(place[:-1]))).get(str(place[-1]))
     if field is not None and field.examples:
         return f"{place[-1]}: {field.examples[0]}"
@@ -251,6 +250,5 @@ def _unknown_option(place: Place, document: Document) -> Problem:
 
 
 def _redacted(problem: Problem) -> Problem:
-    """Hide the secrets that a validator's message may repeat."""
     hint = redacted(problem.hint) if problem.hint else None
     return replace(problem, what=redacted(problem.what), hint=hint)

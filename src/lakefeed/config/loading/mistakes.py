@@ -232,7 +232,6 @@ class _Repair:
         return True
 
     def _errors(self, around: Place) -> list[Place]:
-        """Return the places with errors at and below ``around``."""
         places = [place for detail in _validate(self.values, [])[1] for place in detail.places]
         return [place for place in places if place[: len(around)] == around]
 

@@ -140,7 +140,6 @@ class MultiTableScheduler:
                     self._options.monitor.tick()
 
     def _change(self, request: ActionRequest) -> None:
-        """Apply the trigger and the size of batches that an operator requests to the next rounds."""
         if request.trigger is not None:
             self._seconds = trigger_seconds(request.trigger)
         self._limit = request.max_records_per_batch or self._limit
@@ -189,7 +188,6 @@ class MultiTableScheduler:
         return any(is_begun(self._feed.for_topic(topic), self._spark) for topic in topics)
 
     def _due(self, topics: Mapping[str, TopicDescription]) -> list[tuple[int, TableTask]]:
-        """Return the tables that have records to write, with their places in ``tables``."""
         return [
             (number, table)
             for number, (name, table) in enumerate(self.tables.items())

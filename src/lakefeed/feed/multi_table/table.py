@@ -333,5 +333,4 @@ class TableTask:
 
 
 def _failures() -> tuple[type[Exception], ...]:
-    """Return the exceptions that a table's batch may raise; only this call imports PySpark."""
     return LakefeedError, py4j.Py4JError, spark_errors.PySparkException

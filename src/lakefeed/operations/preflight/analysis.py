@@ -150,7 +150,6 @@ def _parts(config: PipelineConfig, connections: Connections, *, connect: bool) -
 
 
 def _needs_spark(config: PipelineConfig) -> bool:
-    """Return whether only Spark can determine the columns of the decoded values."""
     json = config.decode.json_
     return config.decode.protobuf is not None or (json is not None and json.schema_file is not None)
 
@@ -225,7 +224,6 @@ def _require_columns(config: PipelineConfig, frame: DataFrame) -> None:
 
 
 def _key(config: PipelineConfig, place: str, error: LakefeedError) -> str:
-    """Return the setting that an error names, so that the report has the setting's line."""
     if error.where is not None and error.where.startswith("sink"):
         return error.where
     steps = config.transform.steps if config.transform is not None else {}

@@ -170,7 +170,6 @@ def _fault(op: Column, event: Column) -> Column:
 
 
 def _struct(schema: StructType, name: str) -> StructType:
-    """Return the type of a field that is a struct, or else a struct without fields."""
     field_type = schema[name].dataType if name in schema.names else None
     return field_type if isinstance(field_type, t.StructType) else t.StructType([])
 

@@ -293,7 +293,6 @@ _FLATTENED = ("allOf", "$ref", "$dynamicRef", "$recursiveRef", "$id", "id", "def
 
 
 def _having(parts: Iterable[_Part], word: str) -> list[_Part]:
-    """Return the values of a keyword in the parts that have it."""
     return [(schema[word], resolver) for schema, resolver in parts if word in schema]
 
 
@@ -315,7 +314,6 @@ def _choices_of(part: _Part) -> Iterator[list[_Part]]:
 
 
 def _alternatives(part: _Part) -> Iterator[list[_Part]]:
-    """Yield the schemas of ``oneOf`` and of ``anyOf`` in a part."""
     schema, resolver = part
     yield from ([(option, resolver) for option in schema[word]] for word in _CHOICES if word in schema)
 

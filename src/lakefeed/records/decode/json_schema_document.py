@@ -129,7 +129,6 @@ class SchemaDocuments:
 
 
 def _path(uri: str) -> list[str]:
-    """Return the parts of an address in reverse order."""
     parts = urlsplit(uri)
     return [each for each in reversed((parts.netloc + parts.path).split("/")) if each]
 

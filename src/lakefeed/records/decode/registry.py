@@ -177,9 +177,7 @@ class SchemaRegistry:
         query: Mapping[str, str] | None = None,
         hint: str = "register the schema there",
     ) -> T:
-        """Return the result of ``pick`` for the answer at a path; if the result is None, raise an error that names
-        ``what``.
-        """
+        """Return the result of ``pick`` for a path's answer; if it is None, raise an error that names ``what``."""
         with self._failures(what):
             found = pick(self._ask(object, "GET", *path, query=query))
         if found is None:
@@ -404,7 +402,6 @@ def inline(text: str, referred: Sequence[str]) -> str:
 
 
 def _names(schema: dict[str, Any], namespace: str) -> tuple[str, str]:
-    """Return the full name of a named type, and the namespace of the types inside it."""
     full = full_name(schema["name"], schema.get("namespace", namespace))
     return full, full.rpartition(".")[0]
 

@@ -78,7 +78,6 @@ def _choices(
 
 
 def _writers(spark: SparkSession, decode: Decode, registry: Registry, spec: DecodeSpec) -> Callable[[int], str]:
-    """Return the function that returns a writer's schema by id."""
     client, message = SchemaRegistry.of(registry), decode.protobuf.message if decode.protobuf else None
     assert isinstance(spec, specs.RegisteredFormat)
     read = partial(avro_schema_of, spark, client, kind=KINDS[decode.kind], message=message, subject=spec.subject)

@@ -120,7 +120,6 @@ def group_recent(letters: Sequence[dict[str, Any]], *, samples: int, is_whole: b
 
 
 def _by_reason(letters: Sequence[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
-    """Group letters whose reasons differ only in numbers, the most frequent reason first."""
     grouped: dict[str, list[dict[str, Any]]] = {}
     for letter in letters:
         grouped.setdefault(kind_of(letter["reason"]), []).append(letter)

@@ -179,7 +179,6 @@ class IcebergTable(BaseSink):
             )
 
     def _own_properties(self) -> dict[str, str]:
-        """Return properties of a new table; the pipeline file's properties override them."""
         return {}
 
     def _require_own(self, properties: Mapping[str, str]) -> None:

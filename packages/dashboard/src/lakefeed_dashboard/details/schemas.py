@@ -99,7 +99,6 @@ def differences(before: Mapping[int, SchemaField], after: Mapping[int, SchemaFie
 
 
 def _fields(fields: list[dict[str, Any]], prefix: str = "") -> Iterator[tuple[int, SchemaField]]:
-    """Yield the fields of Iceberg's JSON by id, including nested fields."""
     for field in fields:
         yield from _field(f"{prefix}{field['name']}", field["id"], field["type"], nullable=not field["required"])
 

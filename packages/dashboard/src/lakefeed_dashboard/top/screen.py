@@ -184,7 +184,6 @@ class TopScreen:
             self._filter = (self._filter + key)[:LONGEST_FILTER]
 
     def _shown(self, feeds: Sequence[SeenFeed]) -> list[SeenFeed]:
-        """Return the feeds that match the filter, sorted."""
         text = self._filter.casefold()
         found = [feed for feed in feeds if text in f"{feed.name} {feed.state} {feed.sink}".casefold()]
         return sort(found, key=self._sorted_by, is_reversed=self._is_reversed, now=self._clock())

@@ -157,7 +157,6 @@ def _acl(kind: str, name: str, operations: list[str], *, pattern: str = "literal
 
 
 def _object_name(topic: str) -> str:
-    """Return the name of a topic's object: lower case, and a dash for each character that Kubernetes does not allow."""
     parts = re.sub(r"[^a-z0-9.-]", "-", topic.lower()).split(".")
     return ".".join(part for each in parts if (part := each.strip("-"))) or "topic"
 

@@ -215,12 +215,10 @@ class _Save:
         self._thread.start()
 
     def finished(self, seconds: float) -> bool:
-        """Wait for at most ``seconds``; return whether the thread has ended."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
     def cancel(self) -> None:
-        """Cancel the job, and wait until its tasks have ended."""
         self._context.cancelJobsWithTag(self._tag)
         self._thread.join(_STOP_SECONDS)
 

@@ -282,7 +282,6 @@ class Sender:
             return False
 
     def _is_cancelled(self) -> bool:
-        """Check whether a running program must be killed, because the run has ended and the deadline is near."""
         return self._until is not None and self._clock() >= self._until - (NEWEST_SECONDS if self._queue else MARGIN)
 
     def _note(self, trouble: str | None) -> None:

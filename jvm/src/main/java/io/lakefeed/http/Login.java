@@ -51,8 +51,7 @@ public final class Login {
             found = JSON.readTree(credentials);
         } catch (IOException malformed) {
             // The exception gets no cause, because the cause's message quotes the credentials.
-            throw new IllegalArgumentException(
-                    "the credentials begin with '{\"token' and are not a JSON object: correct them");
+            throw new IllegalArgumentException("the credentials begin with '{\"token' but are not JSON: correct them");
         }
         boolean ready = found.has("token");
         return new Login(http, ready ? "Bearer " + found.get("token").asText() : null, ready ? null : found);

@@ -57,9 +57,8 @@ public final class UncopiedRows extends AbstractFunction1<SparkSessionExtensions
     }
 
     /**
-     * Returns a query's rows. If the query only copies the rows of {@link DecodedRecords}, the rows are returned
-     * without the copy: the caller has to read a row before it takes the next one, and must not expect an {@code
-     * UnsafeRow}.
+     * Returns a query's rows; those of a query that only copies {@link DecodedRecords} are not copied. The caller has to
+     * read a row before it takes the next one, and must not expect an {@code UnsafeRow}.
      */
     public static RDD<InternalRow> of(Dataset<?> query) {
         BatchScanExec scan = onlyCopied(query.queryExecution().sparkPlan());

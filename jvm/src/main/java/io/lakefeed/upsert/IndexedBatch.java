@@ -174,10 +174,7 @@ final class IndexedBatch {
         return newest.find(entries.high[at], entries.low[at]) && newest.file() == task && newest.position() == at;
     }
 
-    /**
-     * Compares an entry with the newest entry of its key so far; keeps the newer of the two, and deletes the row of the
-     * older.
-     */
+    /** Keeps the newer of an entry and the newest entry of its key so far; deletes the row of the older one. */
     private void compare(int task, int at) {
         KeyEntries entries = written.get(task).entries();
         if (!newest.find(entries.high[at], entries.low[at])) {
