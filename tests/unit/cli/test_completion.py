@@ -39,4 +39,4 @@ def test_bash_accepts_the_completion_script(tmp_path: Path) -> None:
 def test_an_unknown_shell_is_a_usage_error() -> None:
     done = CliRunner(env={"SHELL": "/bin/tcsh"}).invoke(root, ["completion"])
     assert done.exit_code == 2
-    assert "name one" in done.output
+    assert "name a shell" in done.output

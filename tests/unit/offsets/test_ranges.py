@@ -35,7 +35,7 @@ def test_ranges_between_two_positions_begin_at_0_in_a_new_partition() -> None:
 
 @pytest.mark.parametrize(("partition", "start", "end"), [(-1, 0, 1), (0, -1, 1), (0, 5, 4)])
 def test_negative_and_reversed_ranges_are_refused(partition: int, start: int, end: int) -> None:
-    with pytest.raises(ConfigError, match="no offset range"):
+    with pytest.raises(ConfigError, match="not an offset range"):
         OffsetRange("a", partition, start, end)
 
 

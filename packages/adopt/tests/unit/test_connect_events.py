@@ -56,5 +56,5 @@ def test_an_event_is_decoded_with_the_schema_that_it_contains() -> None:
     [None, b"", b"\xc2\x01", b'{"a": 1}', event(SCHEMA, b"short"), event({"type": "nothing"}, b""), event([], b"")],
 )
 def test_records_that_are_no_events_are_refused(value: bytes | None) -> None:
-    with pytest.raises(CheckpointMismatch, match="no event of Iceberg's sink"):
+    with pytest.raises(CheckpointMismatch, match="not an event of Iceberg's sink"):
         decode_event(value, "here")

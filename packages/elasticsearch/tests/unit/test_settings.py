@@ -16,7 +16,7 @@ LOGIN = {"username": "feeder", "password": "s3cret"}
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"url": "search:9200"}, "no address of a server"),
+        ({"url": "search:9200"}, "not an address of a server"),
         ({"url": ["http://one:9200", "ftp://two"]}, "'ftp://two' is not an address"),
         ({"url": []}, "at least 1 item"),
         ({"url": "https://me:s3cret@search"}, "credentials do not belong in a URL"),

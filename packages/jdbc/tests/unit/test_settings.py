@@ -13,8 +13,8 @@ BLOCK = {"url": "jdbc:postgresql://db/shop", "user": "feeder", "password": "s3cr
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"url": "jdbc:oracle://db/shop"}, "no address of a database"),
-        ({"url": "jdbc:postgresql://db"}, "no address of a database"),
+        ({"url": "jdbc:oracle://db/shop"}, "not an address of a database"),
+        ({"url": "jdbc:postgresql://db"}, "not an address of a database"),
         ({"url": "jdbc:mariadb://me:s3cret@db/shop"}, "credentials do not belong in a URL"),
         ({"url": "jdbc:mariadb://db/shop?password=s3cret"}, "credentials do not belong in a URL"),
         ({"table": "a.b.c"}, "pattern"),

@@ -81,8 +81,8 @@ def test_parameters_that_only_the_java_driver_supports_are_refused(parameter: st
     [
         ("jdbc:mariadb://h/d?ssl=true", "connect as plain text"),
         ("jdbc:mysql://h/d?requireSSL=true", "connect as plain text"),
-        ("jdbc:mariadb://h/d?sslMode=preferred", "no sslMode"),
-        ("jdbc:postgresql://h/d?sslmode=verify", "no sslmode"),
+        ("jdbc:mariadb://h/d?sslMode=preferred", "not an sslMode"),
+        ("jdbc:postgresql://h/d?sslmode=verify", "not an sslmode"),
     ],
 )
 def test_parameters_that_the_java_driver_ignores_are_refused(url: str, message: str) -> None:

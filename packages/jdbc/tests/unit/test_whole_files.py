@@ -51,7 +51,7 @@ def test_all_mistakes_of_the_block_are_reported_at_once(reading: Reader) -> None
     what = {each.key: each.what for each in found}
     assert sorted(what) == ["sinks.a.jdbc.keys", "sinks.a.jdbc.url", "sinks.a.jdbc.user"]
     assert "needs mode: upsert" in what["sinks.a.jdbc.keys"]
-    assert "no address" in what["sinks.a.jdbc.url"]
+    assert "not an address" in what["sinks.a.jdbc.url"]
     assert "expects text; found nothing" in what["sinks.a.jdbc.user"]
 
 

@@ -91,7 +91,7 @@ def _require_limits(text: str, name: str) -> None:
 
 
 def _explain_syntax(error: yaml.MarkedYAMLError) -> tuple[str, str | None]:
-    problem = error.problem or "no YAML"
+    problem = error.problem or "not YAML"
     if r"'\t'" in problem:
         return "a tab where YAML requires spaces", "indent with spaces"
     if "expected a single document" in (error.context or ""):
@@ -106,7 +106,7 @@ def _explain_syntax(error: yaml.MarkedYAMLError) -> tuple[str, str | None]:
         hint = "look at the indentation of this and the line above"
     elif "flow mapping" in context or "flow sequence" in context:
         hint = 'inside { } and [ ] put ${NAME} in quotes: {registry: "${SCHEMA_REGISTRY_URL}"}'
-    return f"no YAML: {problem}{context}", hint
+    return f"not YAML: {problem}{context}", hint
 
 
 def apply_override(node: Node, override: str, *, root: type) -> Node:

@@ -114,7 +114,7 @@ MISTAKES: list[tuple[str, str, int, int, str, str, str | None]] = [
         7,
         7,
         "source.kafka.options.startingOffsets",
-        "no setting of Kafka's client",
+        "not a setting of Kafka's client",
         "source.kafka.start",
     ),
     (
@@ -139,10 +139,10 @@ MISTAKES: list[tuple[str, str, int, int, str, str, str | None]] = [
     # YAML
     ("name: taxi", "name: taxi\nname: taxi", 2, 1, "name", "occurs twice", "line 1"),
     ("name: taxi", "name: taxi\n? [a]\n: b", 2, 3, "", "a key must be a plain word", None),
-    ("name: taxi", "name: !thing taxi", 1, 7, "name", "the tag !thing means nothing", None),
+    ("name: taxi", "name: !thing taxi", 1, 7, "name", "the tag !thing has no meaning", None),
     ("name: taxi", "name: a: b", 1, 8, "", "mapping values are not allowed", "quotes"),
     ("    topics", "\ttopics", 5, 1, "", "a tab where YAML requires spaces", "spaces"),
-    (TOPICS, "    topics: [trips\n", 6, 7, "", "no YAML", None),
+    (TOPICS, "    topics: [trips\n", 6, 7, "", "not YAML", None),
     (TOPICS, "    topics: *who\n", 5, 13, "", "undefined alias", "&name"),
     ("checkpoint: ", "---\ncheckpoint: ", 12, 1, "", "a second document", "---"),
     ("name: taxi", "name: ta\x07xi", 1, 9, "", "#x0007", None),

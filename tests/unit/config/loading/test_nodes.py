@@ -66,7 +66,7 @@ def test_an_override_replaces_the_setting(reading: Reader, overrides: list[str],
         ("trigger", "--set trigger", "an override is written path=value", "for instance --set"),
         ("=5", "--set ", "an override is written path=value", None),
         ("a..b=5", "--set a..b", "an override is written path=value", None),
-        ("trigger=[", "--set trigger", "no YAML", None),
+        ("trigger=[", "--set trigger", "not YAML", None),
         ("trigger=${NO}", "--set trigger", "the environment variable NO is not set", None),
         (
             "source.kafka.options.kafka.clent.id=a",

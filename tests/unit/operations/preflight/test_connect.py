@@ -43,7 +43,7 @@ def test_a_sqlite_catalog_in_a_missing_folder_or_in_a_text_file_is_refused(tmp_p
     with pytest.raises(ResourceMissing, match="folder"):
         _sqlite(tmp_path / "no" / "catalog.db")
     (tmp_path / "notes.txt").write_text("these are only notes, not a database")
-    with pytest.raises(ConfigError, match="no SQLite database"):
+    with pytest.raises(ConfigError, match="not a SQLite database"):
         _sqlite(tmp_path / "notes.txt")
 
 

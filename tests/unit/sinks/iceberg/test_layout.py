@@ -51,7 +51,7 @@ def test_a_layout_follows_renamed_columns() -> None:
 
 @pytest.mark.parametrize("text", ["", "a b", "a desc desc", "a; DROP TABLE x", "a nulls middle"])
 def test_an_invalid_sort_column_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="no sort column"):
+    with pytest.raises(ValueError, match="not a sort column"):
         SortColumn.parse(text)
 
 
