@@ -76,7 +76,7 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[misc]
             raise SystemExit(
                 f"The references are not built, and cannot be built here: {', '.join(names)}\nFirst: make setup"
             )
-        if self.target_name == "sdist":  # A wheel has the whole folder.
+        if self.target_name == "sdist":  # A wheel already has the whole folder docs/.
             build_data["force_include"] |= {str(root / "docs" / name): f"docs/{name}" for name in names}
 
     def _add(self, build_data: dict[str, Any], files: list[Path]) -> None:

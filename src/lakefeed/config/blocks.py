@@ -79,7 +79,7 @@ class InstalledSource(Model):
         return None
 
     def completed(self, environment: Mapping[str, str]) -> Self:
-        """Take the settings that the file omits from the environment."""
+        """Fill the settings that the file omits with values from the environment."""
         return self
 
     def problems(self, config: PipelineBlocks) -> Iterator[ConfigProblem]:

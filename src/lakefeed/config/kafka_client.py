@@ -1,4 +1,4 @@
-"""Kafka's client: the login, which serves Spark and Python, and the settings that users may give."""
+"""Kafka's client: the login, for the clients of Spark and Python, and the settings that users may give."""
 
 from __future__ import annotations
 

@@ -52,7 +52,9 @@ class Steering:
 
     @property
     def interrupts(self) -> bool:
-        """Return whether the query must end early, because a pending request is carried out between two queries."""
+        """Return whether the query must end early: a pending request is carried out after its end, before the next
+        query.
+        """
         return self._control.is_pending
 
     def __enter__(self) -> Steering:

@@ -134,7 +134,9 @@ class LedgerTable(Sink, SchemaPlanner, Protocol):
     ledger: IcebergLedger
 
     def take_fence(self, suffix: str = "", *, prefix: str = "") -> str:
-        """Take the feed's fence, or with a suffix that of its backfills or replays; its name begins with ``prefix``."""
+        """Take the feed's fence; with a suffix, take the fence of its backfills or replays. The fence's name begins
+        with ``prefix``.
+        """
 
 
 class TablePublisher(Protocol):

@@ -21,7 +21,9 @@ OPEN_METRICS = "application/openmetrics-text"
 TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPEN_METRICS_TYPE = f"{OPEN_METRICS}; version=1.0.0; charset=utf-8"
 LONGEST_TEXT = 16 * 1024 * 1024
-"""The longest text of a driver that is merged; the setting ``metrics.partitions`` shortens a driver's text."""
+"""The most bytes of a driver's text; longer texts are not merged. The setting ``metrics.partitions`` shortens a
+driver's text.
+"""
 
 _SAMPLE = re.compile(
     r'(lakefeed_[a-z0-9_]+)((?:\{(?:[a-z_]+="(?:[^"\\\n]|\\[\\"n])*",?)+\})?)'

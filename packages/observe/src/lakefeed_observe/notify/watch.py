@@ -86,7 +86,7 @@ class Watch:
         return found
 
     def _take(self, event: Event, progress: FeedProgress) -> None:
-        """Record an event in the gate of its trigger, if the event has a trigger that is on."""
+        """Record an event in the gate of its trigger, if the event has an enabled trigger."""
         trigger = _trigger_of(event)
         if trigger is None or not getattr(self._when, "schema_" if trigger == "schema" else trigger):
             return

@@ -70,7 +70,7 @@ final class Ledger {
     /** Key (with the feed's name) in the summary of an empty snapshot that was committed to take this fence. */
     static final String TAKEN = "lakefeed.fence-taken.";
 
-    /** The recorded position after a rollback to before all commits of the feed. */
+    /** The value of the position's property after a rollback that has removed all commits of the feed. */
     static final String ROLLED_BACK = "rolled-back";
 
     private static final ObjectMapper JSON = new ObjectMapper();

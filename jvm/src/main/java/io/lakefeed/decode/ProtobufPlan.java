@@ -50,7 +50,7 @@ final class ProtobufPlan {
         void read(WireInput input, int tag, Object[] row, int depth);
     }
 
-    /** The value for {@link Finish#finished} if a field always needs finishing, because no field has this value. */
+    /** Stands in {@link Finish#finished} for a field that always needs finishing: no field has this value. */
     private static final Object ANY = new Object();
 
     /**

@@ -175,7 +175,10 @@ interface ProtobufValue {
         return Arrays.copyOfRange(input.bytes(), from, from + length);
     }
 
-    /** Numbers as text; small numbers, which take one byte of a record, share their texts. */
+    /**
+     * Numbers as text. A small number takes one byte of a record, so the texts of small numbers are created once and
+     * shared.
+     */
     static final class SmallNumbers {
         private static final UTF8String[] SHARED = new UTF8String[128];
 

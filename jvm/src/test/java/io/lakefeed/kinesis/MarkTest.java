@@ -42,7 +42,7 @@ class MarkTest {
     }
 
     @Test
-    void aMarkSinceATimeHasSeenAllRecordsBeforeTheTime() {
+    void aMarkSinceATimeCountsEarlierRecordsAsRead() {
         assertEquals(new Mark("since:99", 99, false), Mark.since(99));
         assertEquals("since:99 seen:99", Mark.since(99).toString());
     }

@@ -18,7 +18,7 @@ record Mark(String where, long seen, boolean finished) {
     private static final String SEEN = "seen:";
     private static final String FINISHED = "finished";
 
-    /** Returns the mark before all records that arrive at {@code ms}, in ms since 1970, or later. */
+    /** Returns the mark before all records that arrive at {@code ms} (in ms since 1970) or later. */
     static Mark since(long ms) {
         return new Mark(SINCE + ms, ms, false);
     }

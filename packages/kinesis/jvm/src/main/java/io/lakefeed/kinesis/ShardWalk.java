@@ -6,8 +6,8 @@ import software.amazon.awssdk.services.kinesis.model.Record;
 /** Reads one shard ahead of the batches, on the driver, to count records and to find the last sequence number. */
 final class ShardWalk {
     /**
-     * How long a walk reads on for one batch; in a long part of a shard without records, the next batch continues where
-     * it stopped.
+     * How long a walk reads for one batch; in a long part of a shard without records, the next batch continues where it
+     * stopped.
      */
     private static final long PATIENCE_MS = 5_000;
 
