@@ -39,8 +39,8 @@ WORKLOADS = {
         batches=6,
         partitions=10,
         published=(
-            "seeds: Spark 3.3, default, parquet: 152.0 requests per batch, 912 in all, 140 versions and markers",
-            "seeds: Spark 3.3, MinIO's manager, parquet: 75.5 requests per batch, 453 in all, 84 versions and markers",
+            "published: Spark 3.3, default, parquet: 152.0 requests per batch, 912 in all, 140 versions and markers",
+            "published: Spark 3.3, MinIO manager, parquet: 75.5 requests per batch, 453 in all, 84 versions, markers",
         ),
     ),
     "steady": Workload(
@@ -55,8 +55,8 @@ WORKLOADS = {
             "spark.sql.streaming.fileSink.log.cleanupDelay": "1s",
         },
         published=(
-            "seeds: Spark 3.3, default, parquet: 103.8 requests per batch",
-            "seeds: Spark 3.3, MinIO's manager, parquet: 22.9 requests per batch",
+            "published: Spark 3.3, default, parquet: 103.8 requests per batch",
+            "published: Spark 3.3, MinIO manager, parquet: 22.9 requests per batch",
         ),
     ),
 }

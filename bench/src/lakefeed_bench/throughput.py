@@ -31,7 +31,7 @@ from lakefeed_local.produce.taxi import table_totals
 from lakefeed_local.stack import Stack
 
 USUAL_WAYS = ("lakefeed-iceberg", "lakefeed-parquet", "spark-iceberg", "seed")
-"""The default ways: lakefeed into both sinks, plain Spark into Iceberg, and the seeds' consumer (plain Spark into
+"""The default ways: lakefeed into both sinks, plain Spark into Iceberg, and ``seed`` (plain Spark into
 Parquet)."""
 FAST_PATHS: Mapping[str, FastPath] = {
     f"lakefeed-{sink}-{value}": value for sink in ("iceberg", "parquet") for value in get_args(FastPath)
@@ -152,7 +152,9 @@ def compared(ways: Sequence[WayResult], limits: Limits | None) -> list[WayResult
 @measurement(
     "throughput",
     number("--rows", 10_000_000, "Trips to generate."),
-    click.option("--file", "csv", type=FILE, help="Produce the trips in this CSV file, with the seeds' 17 columns."),
+    click.option(
+        "--file", "csv", type=FILE, help="Produce the trips in this CSV file, which has the 17 columns of taxi trips."
+    ),
     number("--batches", 6, "Micro-batches per run.", least=2),
     number("--partitions", 10, "Partitions of the topic."),
     number("--runs", 3, "Timed runs of each case."),
@@ -171,7 +173,7 @@ def compared(ways: Sequence[WayResult], limits: Limits | None) -> list[WayResult
 def throughput(bench: Bench, csv: Path | None, runs: int, cases: Sequence[str], profile: bool, **sizes: int) -> Outcome:
     """Measure how fast a topic lands in Iceberg and Parquet.
 
-    Compares lakefeed with plain Spark, with the seeds' consumer, and with the fastest possible fetch, decode and
+    Compares lakefeed with plain Spark into Iceberg and Parquet, and with the fastest possible fetch, decode and
     encode. The cases take turns in warm JVMs, into new tables. The figure is rows per CPU second of the client. Status
     1 if rows, sums or offsets differ from the topic's. ``lakefeed deploy size`` reads the newest result.
     """

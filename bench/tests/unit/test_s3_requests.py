@@ -51,7 +51,7 @@ def test_the_comparison_shows_all_cases_and_the_published_figures() -> None:
     assert lines[1].split() == [
         *("lakefeed", "parquet", "versioned", "6", "60", "13", "50", "40.00", "263", "79", "80", "1", "yes", "yes")
     ]
-    assert "seeds: Spark 3.3, default, parquet: 152.0 requests per batch, 912 in all" in lines[3]
+    assert "published: Spark 3.3, default, parquet: 152.0 requests per batch, 912 in all" in lines[3]
 
 
 def test_the_json_of_a_case_has_the_counts_of_requests() -> None:

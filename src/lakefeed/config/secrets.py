@@ -82,13 +82,13 @@ def plain(value: object) -> str:
 
 
 def keeps_secrets(annotation: Any) -> bool:
-    """Return whether values of this type may be secret; a value that a sink stores for all readers may not be."""
+    """Return whether values of this type may be secret. Values that a sink stores for all readers must be public."""
     return _KEPT in getattr(annotation, "__metadata__", ())
 
 
 @dataclass(frozen=True)
 class SecretsGoElsewhere:
-    """Marks values under free keys as public; ``hint`` says where a secret belongs; ``{}`` in it stands for the key."""
+    """Marks values under free keys as public; ``hint`` says where a secret belongs, with ``{}`` for the key."""
 
     hint: str
 

@@ -31,7 +31,7 @@ class RunCounters:
         seconds: the duration of all batches.
         durations: the number of batches for each of ``DURATION_BOUNDS``, and for longer durations.
         requests: S3 requests by class of keys.
-        reasons: dead letters by reason; after ``MOST_REASONS`` reasons, further reasons count under ``OTHER``.
+        reasons: dead letters by reason; after ``MOST_REASONS`` reasons, further reasons are counted as ``OTHER``.
     """
 
     totals: RunTotals = field(default_factory=RunTotals)

@@ -33,7 +33,9 @@ PublicValue = Annotated[
 ]
 _KEY = r"([A-Za-z0-9]([-A-Za-z0-9.]{0,251}[A-Za-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 LabelKey = Annotated[str, spelled(_KEY, "'{}' is not a valid key of a label or an annotation")]
-LabelValue = Annotated[str, spelled(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", "'{}' cannot be a label's value")]
+LabelValue = Annotated[
+    str, spelled(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", "'{}' cannot be a label's value")
+]
 Quantity = Annotated[
     str, spelled(r"[1-9][0-9]*(m|k|M|G|T|Ki|Mi|Gi|Ti)?", "'{}' is not a quantity of Kubernetes: 10Gi, 500m")
 ]

@@ -56,7 +56,7 @@ from lakefeed_elasticsearch.server import OTHER_SERVER, REST_API, Server, author
 from lakefeed_elasticsearch.settings import ElasticsearchSinkConfig
 
 FAILURE = re.compile(r"lakefeed bulk \[(\w+)\]: (.*)")
-"""The JVM module reports documents that were not written with this text (io.lakefeed.elasticsearch.BulkFailure)."""
+"""Matches the error of the JVM module for documents that were not written (io.lakefeed.elasticsearch.BulkFailure)."""
 OLDEST = 7
 """Elasticsearch before this version has document types, and no compare-and-set by sequence number."""
 

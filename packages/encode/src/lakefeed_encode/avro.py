@@ -62,7 +62,7 @@ def require_fit(rows: DataFrame, schema: str, *, key: str | None = None) -> None
 def columns(rows: DataFrame, schema: str | None, *, refuses_nulls: bool = True) -> list[Column]:
     """Return the value's columns: the schema's fields, widened to its types; without a schema, all columns.
 
-    With ``refuses_nulls``, a null in a field that must not be null stops the job with ``NULL_MARK``; False if the
+    With ``refuses_nulls``, a null in a field that must not be null stops the job with ``NULL_MARK``; pass False if the
     encoder refuses such a null itself.
     """
     if schema is None:

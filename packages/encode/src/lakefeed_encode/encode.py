@@ -60,7 +60,7 @@ class Encoding:
         written: the schema as it was given or registered, for Protobuf.
         message: for Protobuf, the message's name. Default: the first message.
         subject: the subject of the registered schema with ``schema_id``; None without a registry.
-        guid: the schema's GUID, which is then in a header, and no id precedes the data; otherwise None.
+        guid: the schema's GUID if a header has it and no id precedes the data; otherwise None.
     """
 
     format: Format

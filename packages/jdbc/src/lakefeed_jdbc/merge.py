@@ -117,7 +117,7 @@ class JdbcMerge:
         return " AND ".join(f"t.{self._quoted(key)} = s.{self._quoted(key)}" for key in self.sink.keys)
 
     def _newer(self) -> str:
-        """Return the condition that a change is newer than the stored row; a row without a position counts as older."""
+        """Return the condition that a change is newer than the stored row; a row without a position is older."""
         offset = self._quoted(OFFSET)
         if self.groups:
             return "TRUE"

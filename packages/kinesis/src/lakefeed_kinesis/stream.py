@@ -16,7 +16,7 @@ from lakefeed_kinesis.settings import KinesisSource
 FORMAT = "io.lakefeed.kinesis.KinesisSource"
 CLIENT = "software/amazon/awssdk/services/kinesis/KinesisClient.class"
 ENDLESS = 2**63 - 1
-"""Stands for the end offset of a shard, which Kinesis does not provide; no feed reaches this number."""
+"""The end offset of every shard: Kinesis reports none, and no feed reaches this number."""
 
 
 class KinesisStream:

@@ -108,7 +108,7 @@ def topics_of(source: KafkaSource) -> dict[str, TopicDescription]:
 
 
 def offset_ranges(source: KafkaSource, selection: Selection) -> list[OffsetRange]:
-    """Return the selected offset ranges without empty ones; refuse ranges that the topics do not hold completely."""
+    """Return the selected offset ranges without empty ones; refuse ranges of which the topics lack an offset."""
     topics = topics_of(source)
     if selection.ranges is not None:
         require_held(selection.ranges, topics, where=source.bootstrap_servers)
@@ -129,7 +129,7 @@ def offset_ranges(source: KafkaSource, selection: Selection) -> list[OffsetRange
 
 
 def require_held(ranges: Sequence[OffsetRange], topics: Mapping[str, TopicDescription], *, where: str) -> None:
-    """Refuse ranges with offsets that the topics do not hold, and ranges of topics that the source does not read."""
+    """Refuse ranges with offsets that the topics do not have, and ranges of topics that the source does not read."""
     if faults := list(_faults(ranges, topics)):
         more = f"; and {len(faults) - LONGEST_LIST} more" if len(faults) > LONGEST_LIST else ""
         raise ResourceMissing(

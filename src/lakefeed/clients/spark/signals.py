@@ -38,7 +38,7 @@ def signal_received() -> bool:
 
 
 def begin_work() -> None:
-    """Mark the start of work that a signal lets finish; before this call, a signal ends the command at once."""
+    """Mark the start of work that finishes despite a signal; before this call, a signal ends the command at once."""
     _work_has_begun.set()
 
 

@@ -100,7 +100,7 @@ class MultiTableScheduler:
         self._outage = Outage(stop=options.stop, monitor=options.monitor, say=options.on_note)
 
     def run(self, *, on_batch: Callable[[FinishedBatch], None]) -> None:
-        """Run rounds until stopped; with ``once``, until all tables have failed or have the start's records.
+        """Run rounds until stopped; with ``once``, until each table has failed or has all records of the start.
 
         Raises:
             LakefeedError: a table with ``on_failure: fail`` has failed, or no broker has answered for minutes.

@@ -237,7 +237,7 @@ def type_text(type_: Type, schema: AvroSchema) -> str:
 
 
 def wider(ours: Type, other: Type) -> Primitive | None:
-    """Return the type that reads values of both types and that Iceberg can give to our column, if any."""
+    """Return the type that reads values of both types and that Iceberg can give to the column; None without one."""
     if not isinstance(ours, Primitive) or not isinstance(other, Primitive):
         return None
     if "decimal" in (ours.logical, other.logical):

@@ -68,7 +68,7 @@ def _id_of_guid(registry: SchemaRegistry, guid: str) -> int:
 
 
 def _id_of_global_id(registry: SchemaRegistry, number: int) -> int:
-    """Return the id for a global id; Apicurio's own API answers, which is beside that for Confluent's clients."""
+    """Return the id for a global id, by a request to Apicurio's own API."""
 
     def pick(answer: Any) -> int | None:
         return next((int(each["contentId"]) for each in answer["versions"]), None)

@@ -161,7 +161,9 @@ def _offset(key: Partition, part: PartitionDescription, offset: int) -> int:
 
 
 def fair_shares(held: Mapping[Partition, int], most: int) -> dict[Partition, int]:
-    """Divide ``most`` records evenly among partitions; if one holds less than its share, the others get the rest."""
+    """Divide ``most`` records evenly among partitions; if a partition has fewer than its share, the others get the
+    rest.
+    """
     shares: dict[Partition, int] = {}
     left = most
     ascending = sorted(held, key=lambda key: (held[key], key))

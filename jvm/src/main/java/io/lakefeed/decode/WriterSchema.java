@@ -25,6 +25,6 @@ record WriterSchema<T>(String kind, String name, BiFunction<String, List<String>
     /** Protobuf: the references of a schema are the files that it imports. */
     static final WriterSchema<ProtoTypes> PROTOBUF = new WriterSchema<>("PROTOBUF", "Protobuf", ProtobufSchemas::types);
 
-    /** JSON Schema: it is only checked that the schema exists, because JSON values can be read without it. */
+    /** JSON Schema: the decoder only checks that the schema exists, because JSON values can be read without it. */
     static final WriterSchema<String> JSON = new WriterSchema<>("JSON", "JSON", (text, referred) -> text);
 }

@@ -25,7 +25,7 @@ final class ChangeRule implements Serializable {
      *
      * @param column the column that says whether a change deletes
      * @param tombstones whether a record without a value deletes
-     * @param equals for each column that marks deletes, the texts, numbers or booleans that do
+     * @param equals for each column that marks deletes, the texts, numbers or booleans that mean a delete
      * @param keys for each key column, the error of a record in which the column is null
      */
     record Options(String column, boolean tombstones, Map<String, List<Object>> equals, Map<String, String> keys)

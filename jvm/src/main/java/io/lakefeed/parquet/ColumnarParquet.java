@@ -128,8 +128,8 @@ public final class ColumnarParquet extends ParquetFileFormat {
     private record Context(MessageType schema, Map<String, String> metadata) {}
 
     /**
-     * Returns Spark's schema and metadata in classes of Iceberg's parquet-java. To convert them, it writes a footer
-     * with Spark's classes and reads it with Iceberg's.
+     * Returns Spark's schema and metadata in classes of Iceberg's parquet-java. To convert them, the method writes a
+     * footer with Spark's classes and reads it with Iceberg's.
      */
     private static Context context(Configuration settings) {
         WriteContext sparks = new ParquetWriteSupport().init(settings);

@@ -63,7 +63,7 @@ record Features(Presence unlabelled, boolean delimited, boolean openEnums) {
         return known != null && known.values.contains(value) && known.places.contains(place);
     }
 
-    /** Returns these features with one changed; {@code feature} and {@code value} are the words of the language. */
+    /** Returns these features, one of them changed; {@code feature} and {@code value} are words of the language. */
     Features with(String feature, String value) {
         return switch (feature + " " + value) {
             case "field_presence IMPLICIT" -> new Features(Presence.IMPLICIT, delimited, openEnums);

@@ -79,10 +79,10 @@ public final class StreamingPlan {
     }
 
     /**
-     * Returns the filter of each scan of the plan's one source as text; empty for a scan without a filter. Projections
-     * may stand between scan and filter, because {@code lakefeed check} and test cases replace Kafka's source. Returns
-     * null if there are two sources, because their batches would end at different records, or if two scans have the
-     * same filter.
+     * Returns the filter of each scan of the plan's one source as text; empty for a scan without a filter. There may be
+     * projections between scan and filter, because {@code lakefeed check} and test cases replace Kafka's source.
+     * Returns null if there are two sources, because their batches would end at different records, or if two scans have
+     * the same filter.
      */
     public static List<String> readings(Dataset<?> frame) {
         Set<LogicalPlan> sources = new HashSet<>();

@@ -93,7 +93,7 @@ final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<Interna
      * @param rows all columns of a change
      * @param deletedColumn the index of the column that says whether a change deletes its row
      * @param lackingColumn the index of the column that says whether a change lacks a value; negative if no change can
-     * @param removes whether a change that deletes is written as no row, and not as a row that is marked as deleted
+     * @param removes whether a change that deletes writes no row; otherwise it writes a row that is marked as deleted
      */
     ChangeWriter(
             TaskFiles.Target target,

@@ -316,7 +316,10 @@ final class IndexedBatch {
         return own.containsKey(file.file().location());
     }
 
-    /** Reads one of the keys' rows from the table, at least sometimes, and returns whether it is as in the index. */
+    /**
+     * Reads one row from the table for some batches, chosen at random; returns false if the index has other values for
+     * it.
+     */
     boolean sampleIsRight() {
         return sample == null
                 || ThreadLocalRandom.current().nextLong(sample.of().file().recordCount()) >= SAMPLED_KEYS

@@ -164,7 +164,7 @@ final class IndexedFile {
         return replacedBy(writer.toDeleteFile(), before, positions, all);
     }
 
-    /** A row that is, according to the index, the row of a key, and has these numbers in the order of its changes. */
+    /** The row of a key according to the index. The numbers are its place in the order of the key's changes. */
     record Row(IndexedFile of, int position, long high, int low, long[] order) {
         /** Reads the row; returns whether it has that key and order, or whether it cannot be read in this way. */
         boolean isAsIn(KeyIndex index, Table table) {

@@ -80,7 +80,7 @@ public final class KeyIndex {
      * Creates the index of a table; nothing is read yet.
      *
      * @param keys the columns that identify a row
-     * @param orderBy the columns that order the changes of a key; none if their offsets do
+     * @param orderBy the columns that order the changes of a key; empty if the records' offsets order them
      * @param position the columns with the topic, partition and offset of a row's record
      * @param branch the branch to commit to; null for the main branch
      * @param mostBytes the most bytes of memory; if negative, the indexes share a quarter of this JVM's memory, and

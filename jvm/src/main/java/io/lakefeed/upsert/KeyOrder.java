@@ -14,7 +14,7 @@ import org.apache.spark.sql.types.StructType;
 /**
  * Turns the values by which the changes of a key are ordered into numbers that have the same order as in Spark.
  *
- * <p>The smallest 64-bit number stands for null, which Spark puts first, so a value of -2^63 counts as the next number.
+ * <p>The smallest 64-bit number stands for null, which Spark puts first, so a value of -2^63 becomes the next number.
  */
 final class KeyOrder implements Serializable {
     private static final long serialVersionUID = 1L;

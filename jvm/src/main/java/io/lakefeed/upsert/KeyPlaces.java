@@ -61,7 +61,7 @@ final class KeyPlaces {
         reader.read(tasks, entries -> put(entries, false));
     }
 
-    /** Moves the keys to the files of another snapshot; returns false if it does not have the same rows. */
+    /** Moves the keys to the files of another snapshot; returns false if that snapshot has other rows. */
     boolean follow(KeyReader reader) {
         Map<String, FileScanTask> now = new LinkedHashMap<>();
         reader.plan().forEach(task -> now.put(task.file().location(), task));

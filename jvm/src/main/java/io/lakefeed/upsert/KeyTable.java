@@ -96,7 +96,7 @@ final class KeyTable {
         return slots * bytesOfSlot();
     }
 
-    /** Returns whether a key exists; {@link #file}, {@link #position} and {@link #partition} then return its row. */
+    /** Returns whether a key exists; if so, {@link #file}, {@link #position} and {@link #partition} return its row. */
     boolean find(long high, int low) {
         segment = segments[(int) (high >>> 56)];
         if (segment == null) {

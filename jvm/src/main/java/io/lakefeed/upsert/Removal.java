@@ -2,7 +2,7 @@ package io.lakefeed.upsert;
 
 import org.apache.iceberg.SnapshotUpdate;
 
-/** Takes rows that a batch replaces out of the table's files; the same commit adds the batch's own files. */
+/** Removes the rows that a batch replaces from the table's files; the same commit adds the batch's own files. */
 interface Removal {
     /**
      * Writes files, and returns a commit that fails if another writer has committed since the index was up to date.

@@ -27,7 +27,7 @@ import org.apache.iceberg.util.DataFileSet;
 import org.apache.iceberg.util.DeleteFileSet;
 import org.apache.iceberg.util.Tasks;
 
-/** Copy-on-write: new files have the rows of those files from which rows are replaced, without these rows. */
+/** Copy-on-write: writes the files with replaced rows again, without the replaced rows. */
 final class RewrittenFiles implements Removal {
     private final IndexedBatch batch;
     private final KeyIndex index;
