@@ -37,7 +37,7 @@ def test_a_rewind_that_deletes_no_row_is_still_a_commit(table: Table, delete: bo
 
 
 def test_move_from_another_position_is_refused(table: Table) -> None:
-    refused(lambda: table.move(4, 2), "has no commit in the table that it could be moved from")
+    refused(lambda: table.move(4, 2), "has no commit in the table, so it cannot be moved")
     table.land(0, 4)
     refused(lambda: table.move(5, 2), "is to be moved from 5, the table ends at 4")
     elsewhere = Commit(FEED, 0, span(3, 3), move=PositionReset("rewind", {("topic", 0): (4, 2)}))

@@ -100,7 +100,9 @@ def number(name: str, default: int, about: str, *, least: int = 1) -> Option:
 
 def only(name: str, values: Sequence[str], *, into: str) -> Option:
     """Return an option that restricts the measurement to the named cases."""
-    return click.option(name, into, type=click.Choice(values), multiple=True, help="Measure only this; repeatable.")
+    return click.option(
+        name, into, type=click.Choice(values), multiple=True, help="Measure only this case; repeatable."
+    )
 
 
 def store_option(default: str = "minio") -> Option:

@@ -163,7 +163,7 @@ def compared(ways: Sequence[WayResult], limits: Limits | None) -> list[WayResult
         "cases",
         type=click.Choice([*WAYS, LIMIT]),
         multiple=True,
-        help=f"Measure only this; repeatable.  [default: {', '.join((*USUAL_WAYS, LIMIT))}]",
+        help=f"Measure only this case; repeatable.  [default: {', '.join((*USUAL_WAYS, LIMIT))}]",
     ),
     click.option(
         "--profile/--no-profile", default=True, show_default=True, help="Profile CPU by stage in a further run."

@@ -125,8 +125,8 @@ def resolve_open_batch(
         committed = _has_rows(batch, [span for span in planned if span.records], columns, topics, source)
     if committed is None:
         raise CheckpointMismatch(
-            f"the job has planned {batch} and not marked it as done, and the table does not show whether the rows "
-            "of this batch are in it",
+            f"the job has planned {batch} but not marked it as done, and it is unknown whether the table has the "
+            "rows of this batch",
             where=position.place,
             hint="start the job once more until it has completed a batch, and stop it between two batches; or name the "
             "table's columns for topic, partition and offset: --offset-columns topic,partition,offset",

@@ -227,7 +227,7 @@ class Dashboard(Block):
     """The web dashboard, which the feed's driver serves while it runs."""
 
     host: Host = Field("127.0.0.1", description="Address to listen on. An address other than loopback needs a login.")
-    port: int = Field(DEFAULT_PORT, ge=0, le=65535, description="0 takes a free port.")
+    port: int = Field(DEFAULT_PORT, ge=0, le=65535, description="Port to listen on; 0 for a free one.")
     tls: DashboardTls | None = None
     """Serve HTTPS. Required for an address other than loopback, unless a proxy serves HTTPS (behind_proxy)."""
     behind_proxy: bool = False

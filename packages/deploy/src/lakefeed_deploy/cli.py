@@ -38,8 +38,8 @@ def deploy() -> None:
 @click.command()
 @pipeline_argument
 @click.option("--target-rate", metavar="RATE", required=True, help="Records/time: 1_000_000/s, 112M/10min.")
-@click.option("--measured", type=FILE, help="JSON of lakefeed-bench throughput.  [default: its last result]")
-@click.option("--topics", type=click.IntRange(1), help="Number of topics.  [default: that of the file]")
+@click.option("--measured", type=FILE, help="JSON result of lakefeed-bench throughput.  [default: its last result]")
+@click.option("--topics", type=click.IntRange(1), help="Number of topics.  [default: as in the file]")
 @click.option("--partitions", type=click.IntRange(1), help="Partitions of all topics.  [default: as needed]")
 @set_option
 @output_option

@@ -56,8 +56,8 @@ REASONS = 5
     metavar="TOPIC:PARTITION:START:END",
     help="Records from offset START to END - 1.",
 )
-@click.option("--since", metavar="TIME", help="From this time on: 2026-11-20T06:30 (UTC), …T06:30+01:00.")
-@click.option("--until", metavar="TIME", help="Up to this time.")
+@click.option("--since", metavar="TIME", help="Records from this time on: 2026-11-20T06:30 (UTC), …T06:30+01:00.")
+@click.option("--until", metavar="TIME", help="Records before this time.")
 @click.option("--last", metavar="DURATION", help="Only records of the last 90s, 15m, 2h or 7d.")
 @click.option(
     "--latest-per-key", is_flag=True, help="Only each key's newest record; none for a key whose newest value is null."

@@ -49,7 +49,7 @@ class ProtobufValue(AvroValue):
 
     schema_file: Path | None = None
     """A .proto file. Default: the subject's latest schema if the rows fit it, else a schema derived from the rows."""
-    message: str | None = Field(None, description="The message. Default: the schema's first message.")
+    message: str | None = Field(None, description="The message of the values. Default: the schema's first message.")
 
 
 class JsonSchemaValue(Model):
@@ -70,7 +70,7 @@ class JsonValue(Model):
 class ColumnValue(Model):
     """One column as the value: bytes unchanged, other types as text."""
 
-    name: str = Field(description="The column.")
+    name: str = Field(description="The column that becomes the value.")
 
 
 class Value(OneOf):

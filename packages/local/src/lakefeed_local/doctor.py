@@ -125,7 +125,7 @@ def _jars() -> Iterator[Diagnosis]:
     size = sum(artifact.size for artifact in missing) / 1e6
     what = f"{len(missing)} of {len(artifacts)} are not fetched yet ({size:,.0f} MB)"
     yield Diagnosis(
-        name="jars", verdict="warning", what=what, hint="run lakefeed jars fetch, or let the first start do it"
+        name="jars", verdict="warning", what=what, hint="run lakefeed jars fetch, or let the first start fetch them"
     )
 
 

@@ -53,7 +53,7 @@ def test_a_java_that_is_too_old_is_an_error(tmp_path: Path, monkeypatch: pytest.
 def test_missing_jars_cause_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKEFEED_CACHE", str(tmp_path / "empty"))
     finding = found("jars")
-    assert (finding.verdict, finding.hint) == ("warning", "run lakefeed jars fetch, or let the first start do it")
+    assert (finding.verdict, finding.hint) == ("warning", "run lakefeed jars fetch, or let the first start fetch them")
 
 
 def test_the_clock_is_compared_with_the_store(store: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -158,8 +158,8 @@ class Maintenance:
         else:
             return
         raise ConfigError(
-            f"a feed writes to the branch {health.branches[0]} of the table, and {commits} to the table that readers "
-            "see: lakefeed could then no longer publish the branch",
+            f"a feed writes to the branch {health.branches[0]} of the table; {commits} to the main branch, after which "
+            "lakefeed could not publish the feed's branch",
             where=f"table {self.table}",
             hint=hint,
         )

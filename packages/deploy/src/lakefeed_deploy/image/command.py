@@ -20,7 +20,7 @@ from lakefeed_deploy.image import BASE_IMAGE, ImageFiles, write_image_files
     default=BASE_IMAGE,
     show_default=True,
     metavar="IMAGE[@DIGEST]",
-    help="A Debian whose default packages are Python from 3.11 on and Java 17 or 21.",
+    help="A Debian image whose default packages are Python from 3.11 on and Java 17 or 21.",
 )
 @click.option(
     "--spark-image", metavar="IMAGE[@DIGEST]", help="The cluster's own image with Spark, for Dockerfile.spark."

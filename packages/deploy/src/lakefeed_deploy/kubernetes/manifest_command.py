@@ -107,7 +107,7 @@ def _refuse_local_files(given: dict[str, Any]) -> None:
     path = given["path"]
     if path is not None and "://" not in path:
         hint = "put the file into a store, and name its address: s3a://bucket/path"
-        raise ConfigError("the pods do not have a file of this machine", where=f"--file {path}", hint=hint)
+        raise ConfigError("the pods cannot read a file of this machine", where=f"--file {path}", hint=hint)
     for option in ("schema_file", "log_file", "master"):
         if given[option] is not None:
             name = f"--{option.replace('_', '-')}"

@@ -80,7 +80,7 @@ def topics() -> None:
 @topics.command()
 @click.argument("name")
 @click.option("--partitions", type=click.IntRange(1), default=10, show_default=True)
-@click.option("--replication-factor", type=click.IntRange(1), help="Copies.  [default: the broker's]")
+@click.option("--replication-factor", type=click.IntRange(1), help="Copies of each partition.  [default: the broker's]")
 @click.option("--config", multiple=True, metavar="KEY=VALUE", help="A topic setting: retention.ms=3600000.")
 @click.option("--if-not-exists", is_flag=True, help="Leave an existing topic unchanged.")
 @usual_options
@@ -152,7 +152,7 @@ def list_(details: bool, bootstrap_servers: str | None) -> None:
 @place_options
 @choice_options
 @click.option(
-    "-n", "--limit", type=click.IntRange(1), default=SAMPLED, show_default=True, help="Show at most this many."
+    "-n", "--limit", type=click.IntRange(1), default=SAMPLED, show_default=True, help="The most records to show."
 )
 @click.option(
     "--scan",
@@ -193,7 +193,7 @@ def sample(output: str | None, **options: Any) -> None:
     type=click.IntRange(0),
     default=BEFORE,
     show_default=True,
-    help="Existing records of each partition to begin with.",
+    help="Begin with this number of existing records of each partition.",
 )
 @click.option("--limit", type=click.IntRange(1), help="End after this number of records.  [default: at Ctrl-C]")
 def tail(output: str | None, limit: int | None, **options: Any) -> None:

@@ -199,7 +199,7 @@ class LagBound(Model):
 class DeadLetterBound(Model):
     """Limits of dead letters; at least one is required."""
 
-    count: int | None = Field(None, ge=0, description="The most dead letters.")
+    count: int | None = Field(None, ge=0, description="The largest number of dead letters.")
     share: float | None = Field(None, ge=0, le=1, description="The greatest share of dead letters: 0.01 for 1 %.")
     within: Window = Field("10 minutes", description="The time over which dead letters are counted.")
 

@@ -182,7 +182,7 @@ final class CheckedOperations implements TableOperations {
                         + String.join("; ", faults));
             }
         } else if (summary.containsKey(Ledger.MOVED) && !Ledger.movesFromUnknown(summary)) {
-            throw new BatchRefused("feed '" + feed + "' has no commit in the table that it could be moved from");
+            throw new BatchRefused("feed '" + feed + "' has no commit in the table, so it cannot be moved");
         }
         String rows = summary.get(Ledger.ROWS);
         String addedRows = summary.getOrDefault(SnapshotSummary.ADDED_RECORDS_PROP, "0");
@@ -210,7 +210,7 @@ final class CheckedOperations implements TableOperations {
             return;
         }
         if (last != null) {
-            throw new BatchRefused("feed '" + feed + "' has commits in the table, and takes it over from no other tool");
+            throw new BatchRefused("feed '" + feed + "' has commits in the table already, so it cannot take the table over");
         }
         JsonNode after = Ledger.parsed(adopted).path("after");
         Snapshot head = Ledger.head(base, feed);

@@ -239,7 +239,7 @@ final class AvroTypes {
             columns += more;
             if (columns > MOST_COLUMNS) {
                 throw new AvroRuntimeException(
-                        "it means more than " + MOST_COLUMNS + " columns, fields inside columns counted");
+                        "it has more than " + MOST_COLUMNS + " columns, fields inside columns counted");
             }
         }
     }

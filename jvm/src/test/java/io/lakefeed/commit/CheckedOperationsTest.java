@@ -159,7 +159,7 @@ class CheckedOperationsTest {
         @Test
         void aTakeoverByAFeedWithCommitsIsRefused() {
             commit(table -> Tables.commit(table, 1, "A 0 7"));
-            refused("takes it over from no other tool", takeover(2, "1"));
+            refused("so it cannot take the table over", takeover(2, "1"));
         }
     }
 
