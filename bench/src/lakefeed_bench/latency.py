@@ -209,7 +209,7 @@ def _checked_trigger(text: str) -> str:
         "triggers",
         multiple=True,
         callback=lambda context, option, values: tuple(map(_checked_trigger, values)),
-        help="Measure only this trigger, written as in a pipeline file; repeatable.  [default: table: 100 milliseconds, 1 "
+        help="Measure only this trigger, as in a pipeline file; repeatable.  [default: table: 100 milliseconds, 1 "
         "second, 10 seconds, 1 minute; topic: 1 second, real-time]",
     ),
     click.option(

@@ -361,9 +361,7 @@ class Expectation(Model):
 class Bounds(Model):
     """Upper bounds on the number of dead letters; at least one is required."""
 
-    max_rows: Annotated[int, Field(ge=0)] | None = Field(
-        None, description="The most dead letters of the bounded batches."
-    )
+    max_rows: Annotated[int, Field(ge=0)] | None = Field(None, description="The largest number of dead letters.")
     max_share: Annotated[float, Field(ge=0, le=1)] | None = None
     """The highest share of dead letters among all records, from 0 to 1: 0.01 for 1 %."""
 

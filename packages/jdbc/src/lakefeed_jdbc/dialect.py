@@ -9,7 +9,7 @@ from typing import Literal
 LOCK_SECONDS = 300
 """The server disconnects a driver that hangs this long within a transaction, which may lock the feed's row."""
 STATEMENT_SECONDS = 3600
-"""A server that needs longer for one statement counts as unavailable."""
+"""A server that needs longer for one statement is treated as unavailable."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -256,7 +256,7 @@ def wider(ours: Type, other: Type) -> Primitive | None:
 
 
 def _reads_unit(ours: Primitive, other: Primitive) -> bool:
-    """Return whether the decoder can convert times of the other unit to our unit without loss."""
+    """Return whether the decoder converts times of the other unit to ours without loss."""
     family, _, unit = str(ours.logical).rpartition("-")
     other_family, _, other_unit = str(other.logical).rpartition("-")
     if not family or family != other_family:

@@ -33,7 +33,7 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
     /** The batches that this driver is writing, by the id of their commit. */
     private static final Map<String, Outcomes> OPEN = new ConcurrentHashMap<>();
 
-    /** Concurrent, because an executor sends heartbeats while the task runs. */
+    /** A concurrent map, because an executor sends heartbeats while the task runs. */
     private final Map<RangeOutcome.Key, RangeOutcome> ranges = new ConcurrentHashMap<>();
     /** The limits for dead letters; on the driver only. */
     private transient List<Bound> bounds = List.of();
@@ -336,7 +336,7 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         final String topic;
         final int partition;
         final long firstOffset;
-        /** Concurrent, because an executor sends heartbeats while the task runs. */
+        /** A concurrent set, because an executor sends heartbeats while the task runs. */
         final Set<Integer> schemaIds = ConcurrentHashMap.newKeySet();
 
         final Map<String, Reason> reasons = new ConcurrentHashMap<>();

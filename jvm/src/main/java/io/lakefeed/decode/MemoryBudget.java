@@ -32,7 +32,7 @@ final class MemoryBudget {
     }
 
     /**
-     * Takes {@code bytes} out of the budget.
+     * Charges {@code bytes} to the budget.
      *
      * @throws BadRecord if the budget is exceeded
      */

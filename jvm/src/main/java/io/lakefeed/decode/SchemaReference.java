@@ -30,7 +30,7 @@ record SchemaReference(Kind kind, String key) {
                 return answer.path("id");
             }
         },
-        /** Apicurio's own API answers, which is beside its API for Confluent's clients. */
+        /** A global id, which Apicurio's own API resolves, beside its API for Confluent's clients. */
         GLOBAL_ID("global id ") {
             @Override
             String path(String key) {

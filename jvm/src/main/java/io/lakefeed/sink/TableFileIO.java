@@ -36,7 +36,9 @@ public final class TableFileIO extends S3FileIO {
      */
     private static final RecentFiles TABLES = new RecentFiles(32 << 20, 4);
 
-    /** Apart from {@link #TABLES}, because metadata files would displace the manifests to merge. */
+    /**
+     * Separate from {@link #TABLES}, because metadata files would displace the manifests that the next commit merges.
+     */
     private static final RecentFiles MANIFESTS = new RecentFiles(8 << 20);
 
     @Override

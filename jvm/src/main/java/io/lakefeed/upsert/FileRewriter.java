@@ -28,7 +28,7 @@ final class FileRewriter extends AbstractFunction2<TaskContext, Iterator<Interna
     private final TaskFiles.Target target;
     /** By the location of a file: the positions of the rows that are replaced. */
     private final Map<String, RoaringBitmap> replaced;
-    /** Whether rows of two files may not be in one new file. */
+    /** Whether rows of different old files must be in different new files. */
     private final boolean apart;
 
     /**
