@@ -200,7 +200,7 @@ def servers_of(urls: Sequence[str], token_file: Path | None) -> list[FeedServer]
     for url in urls:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            hint = "give an address such as https://host:8443"
+            hint = "give an address such as https://host:8380"
             raise ConfigError(f"{url} is not the address of a dashboard", where="--url", hint=hint)
     return [FeedServer(url, token) for url in dict.fromkeys(urls)]
 

@@ -226,11 +226,12 @@ def test_the_figures_on_the_page_are_the_computed_ones() -> None:
     docs = Path(__file__).parents[4] / "docs"
     machine = MachineSpeed.read(docs / "size-a-feed.json", sink="iceberg")
     kafka = {"bootstrap_servers": "broker:9092", "topics_pattern": "trips-.*"}
-    many = pipeline(source={"kafka": kafka}, sink={"iceberg": {"table": "lake.taxi.{topic}"}}, checkpoint="")
+    sink = {"iceberg": {"table": "lake.taxi.{topic}"}}
+    one, many = pipeline(name="taxi"), pipeline(name="taxi", source={"kafka": kafka}, sink=sink, checkpoint="")
     loads = (
-        FeedLoad.of(112_000_000 / 600, pipeline(), topics=None, partitions=None),
-        FeedLoad.of(1e6, pipeline(), topics=None, partitions=None),
-        FeedLoad.of(1e6, pipeline(), topics=None, partitions=10_000),
+        FeedLoad.of(112_000_000 / 600, one, topics=None, partitions=None),
+        FeedLoad.of(1e6, one, topics=None, partitions=None),
+        FeedLoad.of(1e6, one, topics=None, partitions=10_000),
         FeedLoad.of(1e6, many, topics=1000, partitions=None),
     )
     found = [size(load, machine) for load in loads]

@@ -36,10 +36,7 @@ final class AvroPlan {
     /** The most steps of a plan: branches of a writer's unions multiply, even with a small reader's schema. */
     private static final int MOST_STEPS = 20 * AvroTypes.SchemaLimits.MOST_COLUMNS;
 
-    /**
-     * The steps of records inside JSON, by their action. Types inside JSON can be recursive, so a step can contain
-     * itself.
-     */
+    /** The steps of records inside JSON, by their action. A step of a recursive type contains itself. */
     private final Map<Action, AvroNested.OfRecord> records = new IdentityHashMap<>();
 
     /** The arrays and maps around the current place, inside which a value can occur any number of times. */

@@ -45,10 +45,7 @@ public final class LeftOut {
         return found;
     }
 
-    /**
-     * Notes a field without a column: the record's first one, or a later one whose name differs from a column's name
-     * only in case.
-     */
+    /** Notes a record's first field without a column; prefers one whose name differs from a column's only in case. */
     void note(String parent, String name, Iterable<String> columns) {
         if (this.name == null) {
             this.parent = parent;

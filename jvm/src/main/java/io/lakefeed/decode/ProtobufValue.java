@@ -175,10 +175,7 @@ interface ProtobufValue {
         return Arrays.copyOfRange(input.bytes(), from, from + length);
     }
 
-    /**
-     * Numbers as text. A small number takes one byte of a record, so the texts of small numbers are created once and
-     * shared.
-     */
+    /** Numbers as text. The texts of small numbers are shared, because records can have very many of them. */
     static final class SmallNumbers {
         private static final UTF8String[] SHARED = new UTF8String[128];
 

@@ -43,10 +43,7 @@ public record KeyBounds(InternalRow row, DataType[] types, List<String> keys) {
         return row.getUTF8String(0).toString();
     }
 
-    /**
-     * Runs a MERGE into the table that the statement calls {@code t}; only rows of the table within the bounds can
-     * match.
-     */
+    /** Runs a MERGE into the table called {@code t}; only rows of the table within the bounds can match. */
     public void merge(org.apache.spark.sql.SparkSession spark, String statement) {
         MergeIntoTable merge = (MergeIntoTable) Statements.plan(spark, statement);
         Expression condition = merge.mergeCondition();

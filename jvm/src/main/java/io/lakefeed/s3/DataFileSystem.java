@@ -25,9 +25,7 @@ import org.apache.hadoop.util.Progressable;
  */
 public final class DataFileSystem extends S3AFileSystem {
     private static final Pattern WRITTEN_ONCE = Pattern.compile("part-.*[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}.*");
-    /**
-     * How long a size is remembered. Spark asks for the size when the file is closed and when the file's task commits.
-     */
+    /** How long a size is remembered. Spark asks for a size when the file is closed and when its task commits. */
     private static final long REMEMBERED_MILLIS = 60_000;
 
     private static final int REMEMBERED_FILES = 1024;

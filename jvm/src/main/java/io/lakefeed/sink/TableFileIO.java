@@ -36,9 +36,7 @@ public final class TableFileIO extends S3FileIO {
      */
     private static final RecentFiles TABLES = new RecentFiles(32 << 20, 4);
 
-    /**
-     * Separate from {@link #TABLES}, because metadata files would displace the manifests that the next commit merges.
-     */
+    /** Separate from {@link #TABLES}, whose files would displace the manifests that the next commit merges. */
     private static final RecentFiles MANIFESTS = new RecentFiles(8 << 20);
 
     @Override

@@ -316,10 +316,7 @@ final class IndexedBatch {
         return own.containsKey(file.file().location());
     }
 
-    /**
-     * Reads one row from the table for some batches, chosen at random; returns false if the index has other values for
-     * it.
-     */
+    /** For some batches, at random, reads a row; returns false if the index has other values for it. */
     boolean sampleIsRight() {
         return sample == null
                 || ThreadLocalRandom.current().nextLong(sample.of().file().recordCount()) >= SAMPLED_KEYS
