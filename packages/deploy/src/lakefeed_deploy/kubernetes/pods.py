@@ -48,7 +48,7 @@ def spark_settings(app: Application) -> dict[str, str]:
         "spark.io.encryption.enabled": "true",
         # Executors connect to the driver's IP address, because its host name resolves only while its pod is ready.
         "spark.kubernetes.executor.useDriverPodIP": "true",
-        # With this setting, Spark would annotate the pod, which the driver's role forbids; the log has the error anyway.
+        # With this setting, Spark would annotate the pod, which the driver's role forbids; the log has the error, too.
         "spark.kubernetes.driver.annotateExitException": "false",
         # The pods have no volume claims, and the driver's role does not allow a list of volume claims.
         "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",
