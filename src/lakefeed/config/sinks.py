@@ -69,8 +69,7 @@ class SinkConfig(Model):
 
     @property
     def record_positions(self) -> Literal["unused", "used", "required"]:
-        """The sink's need for the records' topic, partition and offset; ``used``: the sink stores them if the rows have
-        them."""
+        """Whether the sink stores topic, partition and offset of records: never, if the rows have them, or always."""
         return "unused"
 
     @property

@@ -147,7 +147,7 @@ class KafkaSinkConfig(KafkaClient, SinkConfig):
 
     @property
     def record_positions(self) -> Literal["used"]:
-        """``used``: the headers have the position of the source record if the rows have this position."""
+        """The headers of a record have the position of its source record, if the rows have this position."""
         return "used"
 
     def places(self, *, brokers: str) -> Iterator[Place]:

@@ -86,7 +86,7 @@ def list_(pipeline: Path, overrides: tuple[str, ...], limit: int, **chosen: Any)
 @click.argument("position")
 @pipeline_argument
 @click.option("--value-file", type=FILE, help="Write the value's bytes into this file.")
-@click.option("--topic", help="The topic, instead of TOPIC: in the position.")
+@click.option("--topic", help="The topic of the letter, if POSITION names none.")
 @set_option
 @output_option
 def show(position: str, pipeline: Path, value_file: Path | None, topic: str | None, overrides: tuple[str, ...]) -> None:

@@ -113,7 +113,7 @@ def _read(pipeline: Path, cases: Path | None, overrides: Sequence[str], environm
             written = reading.document.written.get(place, "")
             at = reading.document.locate(place)
             raise ConfigError(
-                f"'{dotted(place)}' is {written}, and the cases need its value",
+                f"'{dotted(place)}' is {written}, but the cases need its value",
                 where=f"{at.file}:{at.line}",
                 hint="set the variable: it is in a block that decides the result of records",
             )

@@ -44,7 +44,7 @@ def test_only_variables_in_blocks_that_decide_results_must_be_set(tmp_path: Path
     pipeline = write(tmp_path, pipeline=PIPELINE.replace("FROM trips", "FROM trips WHERE zone = '${ZONE}'"), c=CASES)
     with pytest.raises(ConfigError) as found:
         load_cases(pipeline, [tmp_path / "c.yaml"], environment={})
-    assert "'transform.sql' is SELECT * FROM trips WHERE zone = '${ZONE}', and the cases need its value" in str(
+    assert "'transform.sql' is SELECT * FROM trips WHERE zone = '${ZONE}', but the cases need its value" in str(
         found.value
     )
     assert load_cases(pipeline, [tmp_path / "c.yaml"], environment={"ZONE": "A"})

@@ -50,7 +50,7 @@ final class ProtobufPlan {
         void read(WireInput input, int tag, Object[] row, int depth);
     }
 
-    /** Stands in {@link Finish#finished} for a field that always needs finishing: no field has this value. */
+    /** A value that no field has: a {@link Finish} with it always applies, even if the field was not set. */
     private static final Object ANY = new Object();
 
     /**
