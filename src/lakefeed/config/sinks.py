@@ -69,7 +69,7 @@ class SinkConfig(Model):
 
     @property
     def record_positions(self) -> Literal["unused", "used", "required"]:
-        """Whether the sink stores topic, partition and offset of records: never, if the rows have them, or always."""
+        """The use of the records' topic, partition and offset: none, stored if the rows have them, or required."""
         return "unused"
 
     @property
