@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from lakefeed_local.pages import Page, indexed_pages
+from lakefeed_local.docs_command import Page, indexed_pages
 
 ROOT = Path(__file__).resolve().parents[1]
 SETTINGS = ROOT / "tools" / "site.toml"

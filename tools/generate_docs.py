@@ -22,12 +22,12 @@ from pydantic_core import PydanticUndefined
 from lakefeed.cli.main import root
 from lakefeed.config.base import OneOf, descriptions
 from lakefeed.config.kafka_client import CONSUMER, CONSUMER_DEFAULTS, PREFIX, REFUSED_CONSUMER, Option
-from lakefeed.config.loading import shape
+from lakefeed.config.loading import nodes
 from lakefeed.config.models import pipeline_model
 from lakefeed.config.schema import json_schema, written
 from lakefeed.monitor.metrics.table import METRICS
 from lakefeed_deploy.kubernetes.application import read_feed, read_producer
-from lakefeed_deploy.kubernetes.operators import RENDERERS, Operator
+from lakefeed_deploy.kubernetes.objects import RENDERERS, Operator
 from lakefeed_deploy.kubernetes.output import manifest
 from tools.errors_reference import errors_reference
 from tools.pictures import PICTURES
@@ -53,11 +53,11 @@ def pipeline_reference() -> str:
     ]
     described: dict[type[BaseModel], str] = {}
     repeated: list[tuple[str, ...]] = []
-    for place, field in shape.walk(pipeline_model()):
-        values = shape.free_form(field.annotation)
-        model, here = shape.model_of(field.annotation), place
+    for place, field in nodes.walk(pipeline_model()):
+        values = nodes.free_form(field.annotation)
+        model, here = nodes.model_of(field.annotation), place
         if model is None and values is not None:
-            model, here = shape.model_of(values), (*place, "<name>")
+            model, here = nodes.model_of(values), (*place, "<name>")
         if model is None and (item := _block_of_list(field)) is not None:
             model = item
         if model is None or not (model.model_fields or issubclass(model, OneOf)):
@@ -67,10 +67,10 @@ def pipeline_reference() -> str:
         if model in described:
             repeated.append(here)
             first = described[model]
-            lines += [f"## `{shape.dotted(here)}`\n", f"As [`{first}`](#{_anchor(tuple(first.split('.')))}).\n"]
+            lines += [f"## `{nodes.dotted(here)}`\n", f"As [`{first}`](#{_anchor(tuple(first.split('.')))}).\n"]
             continue
-        described[model] = shape.dotted(here)
-        lines += _table(f"`{shape.dotted(here)}`", model, here)
+        described[model] = nodes.dotted(here)
+        lines += _table(f"`{nodes.dotted(here)}`", model, here)
     return "\n".join([*lines, *_kafka_options()])
 
 
@@ -82,15 +82,15 @@ def _table(title: str, model: type[BaseModel], place: tuple[str, ...]) -> Iterat
     yield "| key | type | default | meaning |"
     yield "|---|---|---|---|"
     described = descriptions(model)
-    for name, field in shape.fields(model).items():
+    for name, field in nodes.fields(model).items():
         meaning = _meaning(name, field, place, described.get(name))
         yield f"| `{name}` | {_cell(_type(field))} | {_default(field)} | {_cell(meaning)} |"
     yield ""
 
 
 def _block_of_list(field: FieldInfo) -> type[BaseModel] | None:
-    item = shape.items(field.annotation)
-    return None if item is None else shape.model_of(item)
+    item = nodes.items(field.annotation)
+    return None if item is None else nodes.model_of(item)
 
 
 def _paragraphs(doc: str | None) -> str:
@@ -98,15 +98,15 @@ def _paragraphs(doc: str | None) -> str:
 
 
 def _type(field: FieldInfo) -> str:
-    if shape.model_of(field.annotation) is not None:
+    if nodes.model_of(field.annotation) is not None:
         return "block"
-    values = shape.free_form(field.annotation)
-    if values is not None and shape.model_of(values) is not None:
+    values = nodes.free_form(field.annotation)
+    if values is not None and nodes.model_of(values) is not None:
         return "blocks by name"
     if _block_of_list(field) is not None:
         return "a list of blocks"
-    words = shape.expected(field.annotation)
-    return f"{words}, from ${{…}}" if shape.is_secret(field.annotation) else words
+    words = nodes.expected(field.annotation)
+    return f"{words}, from ${{…}}" if nodes.is_secret(field.annotation) else words
 
 
 def _default(field: FieldInfo) -> str:
@@ -123,15 +123,15 @@ def _default(field: FieldInfo) -> str:
 
 
 def _meaning(name: str, field: FieldInfo, place: tuple[str, ...], description: str | None) -> str:
-    model = shape.model_of(field.annotation) or _block_of_list(field)
+    model = nodes.model_of(field.annotation) or _block_of_list(field)
     meaning = description or _paragraphs(model.__doc__ if model else "").splitlines()[0]
     if model is not None and model.model_fields:
-        return f"{meaning} See [`{shape.dotted((*place, name))}`](#{_anchor((*place, name))})."
+        return f"{meaning} See [`{nodes.dotted((*place, name))}`](#{_anchor((*place, name))})."
     return meaning
 
 
 def _anchor(place: tuple[str, ...]) -> str:
-    return "".join(char for char in shape.dotted(place).lower() if char.isalnum() or char in "-_")
+    return "".join(char for char in nodes.dotted(place).lower() if char.isalnum() or char in "-_")
 
 
 def _cell(text: str) -> str:

@@ -14,7 +14,7 @@ from urllib.error import URLError
 
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.pipeline import Pipeline
-from lakefeed_local.ports import choose_free
+from lakefeed_local.part import choose_free
 from tests.support.browser import headless_browser, tab
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Build the references in ``docs/`` that are not committed: ``python -m tools.references``, a part of ``make setup``.
 
 A reference that is missing or older than the code is rebuilt. A checkout also builds the references when it first needs
-its pages (``lakefeed_local.pages``).
+its pages (``lakefeed_local.docs_command``).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lakefeed_local.pages import heading_anchor
+from lakefeed_local.docs_command import heading_anchor
 
 
 def slugify() -> Callable[[str, str], str]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lakefeed.offsets.ranges import OffsetRange as OffsetRange
     from lakefeed.pipeline import Pipeline as Pipeline
     from lakefeed.pipeline import RunSummary as RunSummary
-    from lakefeed.records.sources.kafka import deduplicated as deduplicated
+    from lakefeed.records.sources import deduplicated as deduplicated
 
 __version__ = "0.1.0"
 
@@ -28,7 +28,7 @@ _MODULES = {
     "OffsetRange": "offsets.ranges",
     "Pipeline": "pipeline",
     "RunSummary": "pipeline",
-    "deduplicated": "records.sources.kafka",
+    "deduplicated": "records.sources",
     "open_table": "clients.iceberg.reader",
     "read_topic": "dataframes",
     "session": "clients.spark.session",

@@ -8,8 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from lakefeed.clients.environment import default_environment
-from lakefeed.clients.kafka.selection import Selection, offset_ranges
-from lakefeed.clients.kafka.starting import first_offsets
+from lakefeed.clients.kafka.selection import Selection, first_offsets, offset_ranges
 from lakefeed.clients.spark.connect import classic
 from lakefeed.config.base import validated
 from lakefeed.config.decoding import Accept, Decode
@@ -22,15 +21,14 @@ from lakefeed.feed.row_builder import RowBuilder
 from lakefeed.feed.run import MicroBatches
 from lakefeed.lazy import DataFrame, SparkSession, StreamingQuery
 from lakefeed.ledger.checkpoint import Claim, Owner
-from lakefeed.ledger.stateful_batches import with_batch
-from lakefeed.offsets.ranges import OffsetRange
+from lakefeed.offsets.ranges import OffsetRange, with_batch
 from lakefeed.records.decode import Raw, decoded
 from lakefeed.records.decode import rows as decoded_rows
 from lakefeed.records.decode.resolve import put_credentials, resolve_decoder
 from lakefeed.records.schema.reader import ReaderSchema
-from lakefeed.records.sources.kafka import SourceTopics, batch_ranges, newest_per_key, query_id, read_batch, read_stream
+from lakefeed.records.sources import SourceTopics, batch_ranges, newest_per_key, query_id, read_batch, read_stream
 from lakefeed.records.spec import ResolvedDecoder
-from lakefeed.records.transform.plan import QueryPlan
+from lakefeed.records.transform import QueryPlan
 from lakefeed.sinks.iceberg.definition import append_table
 
 

@@ -15,7 +15,8 @@ from lakefeed.clients.environment import default_environment
 from lakefeed.clients.kafka.selection import Selection, offset_ranges
 from lakefeed.clients.spark.connect import classic
 from lakefeed.clients.spark.errors import translating
-from lakefeed.clients.spark.session import session
+from lakefeed.clients.spark.jars import cache_directory
+from lakefeed.clients.spark.session import pools, session
 from lakefeed.clients.spark.start_checks import StartChecks
 from lakefeed.config.addresses import is_local
 from lakefeed.config.checks import function_modules
@@ -27,21 +28,20 @@ from lakefeed.config.secrets import keys_of
 from lakefeed.errors import ConfigError
 from lakefeed.feed.bounded import BatchSummary, run_bounded
 from lakefeed.feed.feed import Feed
-from lakefeed.feed.multi_table.scheduler import run_multi_table
+from lakefeed.feed.multi_table import run_multi_table
 from lakefeed.feed.progress import FinishedBatch
 from lakefeed.feed.run import RunOptions, RunSummary
-from lakefeed.feed.spark_settings import spark_settings
 from lakefeed.feed.streaming import run_stream
 from lakefeed.lazy import DataFrame, SparkSession
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.followers import FollowedRun, following, reporting_failed_start
-from lakefeed.operations.plan.plan import Plans, plan_run
+from lakefeed.operations.plan import Plans, plan_run
 from lakefeed.operations.preflight.connect import preflight
 from lakefeed.operations.status import FeedStatus, feed_status
-from lakefeed.operations.verify.verify import Verification, verify_feed
+from lakefeed.operations.verify import Verification, verify_feed
 from lakefeed.records.decode.resolve import put_credentials
-from lakefeed.records.sources.kafka import SourceTopics, newest_per_key, read_batch
+from lakefeed.records.sources import SourceTopics, newest_per_key, read_batch
 from lakefeed.sinks.dead_letters.store import DeadLetterReader, DeadLetterStore
 
 if TYPE_CHECKING:
@@ -316,7 +316,7 @@ class Pipeline:
         )
 
     def verify(self, *, deep: bool = False) -> Verification:
-        """Verify without Spark that each record is in the table once; see ``lakefeed.operations.verify.verify``."""
+        """Verify without Spark that each record is in the table once; see ``lakefeed.operations.verify``."""
         return verify_feed(self.config, connections=self.connections, deep=deep)
 
     def dead_letters(self) -> DeadLetterReader:
@@ -326,3 +326,19 @@ class Pipeline:
     def dead_letter_store(self, spark: SparkSession) -> DeadLetterStore:
         """Open the dead letters for writing, replay and deletion; raise a ConfigError if the pipeline keeps none."""
         return self.feed.dead_letter_store(classic(spark))
+
+
+WAREHOUSE, CATALOG = "spark.sql.warehouse.dir", "spark.sql.catalogImplementation"
+
+
+def spark_settings(config: PipelineConfig) -> dict[str, str]:
+    """Return the Spark settings of a pipeline; its ``spark`` block overrides all others."""
+    own = {key: str(value) for key, value in config.spark.items()}
+    settings = pools() if config.shares_its_session else {}
+    if config.spark_ui is not None:
+        settings |= config.spark_ui.settings()
+    if own.get(CATALOG) != "hive":
+        # Spark creates this folder, by default spark-warehouse/ in the current directory. Without Hive it stays empty:
+        # the session's catalog ends with the session, and tables over files have their own locations.
+        settings[WAREHOUSE] = (cache_directory() / "spark-warehouse").as_uri()
+    return settings | own

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from lakefeed.sinks.batch_sink import Batch
+from lakefeed.sinks.base import Batch
 from lakefeed_testing.sink_contract import SinkContract, SinkPlace
 from tests.support.sink_package import install
 

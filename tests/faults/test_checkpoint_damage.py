@@ -8,7 +8,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from lakefeed.records.transform.plan import ROCKSDB
+from lakefeed.records.transform import ROCKSDB
 from tests.contract.test_checkpoint_queries import assert_every_number_once, numbers, run_until, settings, writing
 from tests.support.checkpoint import introduce
 from tests.support.stores import Bucket, Store

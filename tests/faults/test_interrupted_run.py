@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 SUITE = """
 import time
 from pathlib import Path
-from lakefeed_local.process import start_detached
+from lakefeed_local.part import start_detached
 from tests.support.servers.process import running
 
 def test_waits():

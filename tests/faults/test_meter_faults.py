@@ -11,7 +11,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from lakefeed.feed.s3_requests import s3_requests
-from lakefeed_local.ports import choose_free
+from lakefeed_local.part import choose_free
 from tests.support.checkpoint import Checkpoint, introduce
 from tests.support.faults.s3_fault_proxy import FaultProxy, Kind, on
 from tests.support.stores import REGION, Bucket

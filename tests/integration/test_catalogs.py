@@ -12,15 +12,14 @@ import pytest
 from pydantic import SecretStr
 from pyspark.sql import SparkSession
 
+from lakefeed.clients.iceberg.catalogs import ask_rest_catalog, log_in
 from lakefeed.clients.iceberg.reader import open_table
-from lakefeed.clients.iceberg_rest import ask_rest_catalog
-from lakefeed.clients.postgresql import log_in
 from lakefeed.clients.spark.errors import translate
 from lakefeed.clients.spark.session import session
 from lakefeed.config.connections import Catalog, Connections
 from lakefeed.errors import AccessDenied, LakefeedError, ResourceMissing, Unreachable
 from lakefeed.ledger.iceberg import IcebergLedger
-from lakefeed.operations.verify.verify import verify_feed
+from lakefeed.operations.verify import verify_feed
 from lakefeed.pipeline import Pipeline
 from lakefeed_local.stack import Endpoints
 from lakefeed_upkeep.maintain import Lease

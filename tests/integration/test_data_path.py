@@ -14,7 +14,7 @@ from lakefeed.feed.progress import FinishedBatch
 from lakefeed.feed.s3_requests import BatchRequests, S3Requests, s3_requests
 from lakefeed.ledger.checkpoint import Claim, Owner
 from lakefeed.pipeline import Pipeline, RunSummary
-from lakefeed.records.transform.plan import PARTS, ROCKSDB, STATE_STORE
+from lakefeed.records.transform import PARTS, ROCKSDB, STATE_STORE
 from lakefeed_local.stack import Endpoints
 from tests.support.feed import Feed
 from tests.support.feed import trips as rows

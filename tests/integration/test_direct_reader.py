@@ -14,7 +14,7 @@ from lakefeed.ledger.outcomes import BatchOutcomes, Counts
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.records.decode.verdict import RecordPolicy
-from lakefeed.records.sources.kafka import FORMAT, client_options
+from lakefeed.records.sources import FORMAT, client_options
 from lakefeed.records.spec import Json
 from tests.support.agreement import of_ledger
 from tests.support.feed import Feed

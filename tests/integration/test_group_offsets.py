@@ -9,7 +9,7 @@ from lakefeed.clients.kafka.groups import group_offsets
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import Unreachable
-from lakefeed.operations.lag import group_lag
+from lakefeed.operations.status import group_lag
 from lakefeed_local.stack import Endpoints
 
 

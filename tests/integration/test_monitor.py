@@ -12,8 +12,8 @@ from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ResourceMissing
 from lakefeed.feed.progress import FinishedBatch, RunningBatch
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.operations.lag import Lag, group_lag
 from lakefeed.operations.live_status import LiveStatus, live_status
+from lakefeed.operations.status import Lag, group_lag
 from lakefeed.pipeline import Pipeline
 from tests.support.background import running
 from tests.support.feed import JSON_ROWS, Feed, records, until

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lakefeed.clients.spark.driver_jvm import require_java
-from lakefeed_local.ports import LOOPBACK, choose_free
+from lakefeed_local.part import LOOPBACK, choose_free
 from tests.support.servers.process import running
 
 # This script runs in a separate process, because PySpark creates no other kind of session after one of Spark Connect.

@@ -16,8 +16,7 @@ from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.kafka.selection import Selection
 from lakefeed.clients.spark.session import copy_of
 from lakefeed.errors import SchemaUnusable
-from lakefeed_inspect.export import Files
-from lakefeed_inspect.read import BatchRead
+from lakefeed_inspect.read import BatchRead, Files
 from tests.support.feed import Feed
 
 OF_HADOOP = ("${env.HOME}", "${user.name}", "${io.file.buffer.size}", "${fs.s3a.secret.key:-${env.HOME}}")

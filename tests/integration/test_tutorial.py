@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lakefeed_deploy.image.wheel import write_wheels
+from lakefeed_deploy.image import write_wheels
 from lakefeed_local.stack import Stack
 from tests.support.blocks import ROOT, blocks_of
 from tests.support.page_reader import Reader

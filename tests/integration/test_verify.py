@@ -12,7 +12,7 @@ from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.ledger.snapshot_summary import BATCH_ID, COMMIT_ID, COUNTS, FEED, RANGES
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
-from lakefeed.operations.verify.verify import Verification, verify_feed
+from lakefeed.operations.verify import Verification, verify_feed
 from lakefeed.pipeline import Pipeline
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter
 from lakefeed_repair.replay import replay

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lakefeed.clients.kafka.topics import Topics
-from lakefeed_local.ports import choose_free
+from lakefeed_local.part import choose_free
 from tests.support.cli import lakefeed
 from tests.support.cluster_feeds import TAXI_ROWS, pretend_version, rows_of, taxi_file
 from tests.support.feed import Feed

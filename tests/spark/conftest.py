@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from lakefeed.clients.iceberg.sqlite_catalog import make_catalog
+from lakefeed.clients.iceberg.catalogs import make_catalog
 from lakefeed.config.connections import Connections
 from tests.support.catalogs import PLAIN, CatalogCase, HiveCase, PostgresCase, RestCase, SqliteCase
 from tests.support.feed_table import Table

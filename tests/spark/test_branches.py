@@ -18,11 +18,10 @@ from lakefeed.ledger.snapshot_summary import COMMIT_ID, Commit, PositionReset
 from lakefeed.ledger.snapshots import ancestors, commits_of, position_in, scanned
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.sinks.iceberg import publish as publishing
-from lakefeed.sinks.iceberg.audit import audit
 from lakefeed.sinks.iceberg.definition import TABLES
-from lakefeed.sinks.iceberg.publish import Publisher
+from lakefeed.sinks.iceberg.publish import Publisher, audit
 from lakefeed.sinks.iceberg.table import IcebergTable
-from lakefeed_upkeep import planner
+from lakefeed_upkeep import actions
 from lakefeed_upkeep.maintain import Maintenance, Report
 from lakefeed_upkeep.settings import Upkeep
 from tests.support.catalogs import CatalogCase
@@ -274,7 +273,7 @@ def test_a_feed_leaves_its_branch_only_after_all_rows_are_published(branched: Br
     branched.start(branch=None)
     branched.land(2, 3)
     assert branched.read() == [0, 1, 2]
-    with pytest.raises(ConfigError, match="a branch staging already"):
+    with pytest.raises(ConfigError, match="already has a branch staging"):
         branched.start(branch="staging")
     branched.start(branch="other")
     branched.land(3, 4)
@@ -325,8 +324,8 @@ def test_expiry_keeps_unpublished_snapshots_and_compaction_is_refused(
         with pytest.raises(ConfigError, match="the lease of the upkeep commits"):
             branched.upkeep(only=["expire"])
         return
-    monkeypatch.setattr(planner, "seconds_of", lambda duration: 0)
-    monkeypatch.setattr(planner, "HELD_DAYS", -1)
+    monkeypatch.setattr(actions, "seconds_of", lambda duration: 0)
+    monkeypatch.setattr(actions, "HELD_DAYS", -1)
     with pytest.raises(ConfigError, match="could not be published any more"):
         branched.upkeep(only=["compact"])
     report = branched.upkeep(expire={"keep": 10}, compact={"min_files": 2})

@@ -11,7 +11,7 @@ from lakefeed.errors import ConfigError
 from lakefeed.records.decode import ConfluentProtobuf, Json, PlainProtobuf, decoded
 from lakefeed.records.decode.avro_schema import avro_schema_of_protobuf
 from lakefeed.records.decode.registry import ReferredSchema, SchemaText
-from lakefeed_encode import derive
+from lakefeed_encode import encode
 from lakefeed_encode.encode import Encoding, encoded, settle, subject_name, to_records
 from tests.spark.test_decode_protobuf import FULL, same
 from tests.support.protos import MONEY, RICH, order
@@ -91,7 +91,7 @@ def test_the_reference_library_reads_protobuf_of_a_given_schema(spark: SparkSess
 @pytest.mark.quick
 def test_encoded_json_is_valid_for_the_derived_schema(spark: SparkSession) -> None:
     rows = frame(spark).drop("big")
-    schema = json.loads(derive.json_schema(rows.schema, name="trips"))
+    schema = json.loads(encode.json_schema(rows.schema, name="trips"))
     made = [json.loads(value) for value in values(to_records(rows, format="json", topic="trips"))]
     for value in made:
         jsonschema.Draft7Validator(schema).validate(value)
@@ -130,7 +130,7 @@ def test_unwritable_rows_are_refused(spark: SparkSession, query: str, form: Any,
     registry = "http://127.0.0.1:9" if form == "json-schema" else None
     if form == "json-schema":
         with pytest.raises(ConfigError, match=what):
-            derive.json_schema(spark.sql(query).schema, name="x")
+            encode.json_schema(spark.sql(query).schema, name="x")
         return
     with pytest.raises(ConfigError) as refused:
         to_records(spark.sql(query), format=form, topic="t", schema=schema, registry=registry)

@@ -8,9 +8,9 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from pyspark.sql import SparkSession
 
-from lakefeed.clients.iceberg.sqlite_catalog import make_catalog
+from lakefeed.clients.iceberg.catalogs import make_catalog
+from lakefeed.ledger.continuity import RangesLedger
 from lakefeed.ledger.feed_position import Position
-from lakefeed.ledger.partial import RangesLedger
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.ledger.snapshots import position_in
 from tests.support.catalogs import SqliteCase

@@ -34,7 +34,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from lakefeed.clients.iceberg.sqlite_catalog import make_catalog
+from lakefeed.clients.iceberg.catalogs import make_catalog
 from lakefeed.feed.feed import FAST_PATH
 from tests.support.any_rows import DAYS, MICROS, AnyRows
 from tests.support.catalogs import SqliteCase

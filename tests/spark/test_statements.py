@@ -12,7 +12,7 @@ from lakefeed.clients.spark.session import copy_of
 from lakefeed.clients.spark.statements import Statement, expression, run
 from lakefeed.config.transform import Transform
 from lakefeed.errors import ConfigError
-from lakefeed.records.transform.steps import TransformSteps
+from lakefeed.records.transform import TransformSteps
 
 TEXTS = (
     *(

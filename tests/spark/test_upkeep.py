@@ -16,9 +16,9 @@ from lakefeed.errors import TableBusy
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, Commit
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
-from lakefeed_upkeep import actions, planner
+from lakefeed_upkeep import actions
+from lakefeed_upkeep.actions import LastUpkeep
 from lakefeed_upkeep.maintain import Lease, Maintenance, Report
-from lakefeed_upkeep.planner import LastUpkeep
 from lakefeed_upkeep.settings import Step, Upkeep
 from lakefeed_upkeep.table_stats import read_health
 
@@ -92,7 +92,7 @@ def table(spark: SparkSession, connections: Connections) -> Table:
 
 def expire_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let upkeep remove files of any age, although users must configure at least the minimum age."""
-    monkeypatch.setattr(planner, "seconds_of", lambda duration: 0)
+    monkeypatch.setattr(actions, "seconds_of", lambda duration: 0)
 
 
 @pytest.mark.quick

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lakefeed.clients.spark.jars import cache_directory
-from lakefeed_deploy.image.wheel import write_wheels
+from lakefeed_deploy.image import write_wheels
 
 
 @dataclass

@@ -11,9 +11,9 @@ from pydantic import BaseModel, ValidationError
 
 from lakefeed.config.base import OneOf
 from lakefeed.config.checks import function_problems, missing_columns
-from lakefeed.config.loading import shape
+from lakefeed.config.loading import nodes
 from lakefeed.config.loading.mistakes import _blocks, _candidates
-from lakefeed.config.loading.shape import Place, dotted
+from lakefeed.config.loading.nodes import Place, dotted
 from lakefeed.config.models import PipelineConfig, pipeline_model
 
 
@@ -50,7 +50,7 @@ def pipeline(dice: random.Random) -> dict[str, Any]:
         "checkpoint": "s3a://lake/c",
         "catalogs": {"lake": {"type": "jdbc", "uri": "jdbc:sqlite:/tmp/x", "warehouse": "s3://lake/w"}},
     }
-    fields = [(place, each) for place, each in shape.walk(pipeline_model()) if "schema_file" not in place[-1]]
+    fields = [(place, each) for place, each in nodes.walk(pipeline_model()) if "schema_file" not in place[-1]]
     for place, each in dice.sample(fields, k=60):
         at = tuple("a" if part == "<name>" else part for part in place)
         options = list(_some(each.annotation, dice))
@@ -62,13 +62,13 @@ def pipeline(dice: random.Random) -> dict[str, Any]:
 
 
 def _some(annotation: Any, dice: random.Random) -> Iterator[Any]:
-    model = shape.model_of(annotation)
+    model = nodes.model_of(annotation)
     if model is not None:
         blocks = list(_blocks(model))
         yield from dice.sample(blocks, k=min(4, len(blocks)))
         return
-    if (values := shape.free_form(annotation)) is not None:
-        below: list[Any] = list(_some(values, dice)) if shape.model_of(values) else ["x", "1"]
+    if (values := nodes.free_form(annotation)) is not None:
+        below: list[Any] = list(_some(values, dice)) if nodes.model_of(values) else ["x", "1"]
         yield from ({"a": each} for each in below[:2])
         return
     yield from _candidates(annotation, None)
@@ -140,7 +140,7 @@ def _replaced(values: Any, place: Place, value: Any) -> Any:
 
 
 def _model_around(place: Place) -> type[BaseModel] | None:
-    return shape.model_of(shape.at(pipeline_model(), place[:-1]))
+    return nodes.model_of(nodes.at(pipeline_model(), place[:-1]))
 
 
 def _misspelt(values: Any, place: Place) -> tuple[Any, Place] | None:
@@ -155,37 +155,37 @@ def _misspelt(values: Any, place: Place) -> tuple[Any, Place] | None:
 
 def _unknown(values: Any, place: Place) -> tuple[Any, Place] | None:
     block = _value(values, place)
-    if shape.model_of(shape.at(pipeline_model(), place)) is None or not isinstance(block, dict):
+    if nodes.model_of(nodes.at(pipeline_model(), place)) is None or not isinstance(block, dict):
         return None
     return _replaced(values, place, {**block, "q\u00fcx": 1}), (*place, "q\u00fcx")
 
 
 def _wrong_type(values: Any, place: Place) -> tuple[Any, Place] | None:
-    annotation = shape.at(pipeline_model(), place)
+    annotation = nodes.at(pipeline_model(), place)
     if _model_around(place) is None:
         return None
-    wrong: Any = 5 if shape.model_of(annotation) or shape.free_form(annotation) else {"a": {"b": [1]}}
+    wrong: Any = 5 if nodes.model_of(annotation) or nodes.free_form(annotation) else {"a": {"b": [1]}}
     return _replaced(values, place, wrong), place
 
 
 def _missing(values: Any, place: Place) -> tuple[Any, Place] | None:
     model = _model_around(place)
-    if model is None or issubclass(model, OneOf) or not shape.fields(model)[str(place[-1])].is_required():
+    if model is None or issubclass(model, OneOf) or not nodes.fields(model)[str(place[-1])].is_required():
         return None
     block = {key: each for key, each in _value(values, place[:-1]).items() if key != place[-1]}
     return _replaced(values, place[:-1], block), place
 
 
 def _unknown_word(values: Any, place: Place) -> tuple[Any, Place] | None:
-    annotation = shape.at(pipeline_model(), place)
-    if not shape.choices(annotation) or str in shape.members(annotation) or isinstance(_value(values, place), list):
+    annotation = nodes.at(pipeline_model(), place)
+    if not nodes.choices(annotation) or str in nodes.members(annotation) or isinstance(_value(values, place), list):
         return None
     return _replaced(values, place, "no such word"), place
 
 
 def _number(wrong: Any) -> Any:
     def mutate(values: Any, place: Place) -> tuple[Any, Place] | None:
-        if isinstance(_value(values, place), bool) or shape.members(shape.at(pipeline_model(), place)) not in (
+        if isinstance(_value(values, place), bool) or nodes.members(nodes.at(pipeline_model(), place)) not in (
             (int,),
             (float,),
         ):

@@ -15,7 +15,7 @@ from lakefeed.clients.kafka.topics import Topics
 from lakefeed.feed.progress import FinishedBatch
 from lakefeed.ledger.snapshots import ancestors, commits_of
 from lakefeed.offsets.ranges import OffsetRange
-from lakefeed.operations.plan.plan import RunPlan
+from lakefeed.operations.plan import RunPlan
 from lakefeed.pipeline import Pipeline
 from tests.support.feed import Feed
 

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from lakefeed_testing.http_server import HttpAnswer, HttpRequest, serve_http
+from lakefeed_testing.schemas import HttpAnswer, HttpRequest, serve_http
 
 
 class RegistryInAThread:

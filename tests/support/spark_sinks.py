@@ -12,8 +12,8 @@ from pathlib import Path
 
 import lakefeed as lf
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.monitor.metrics.reading import FeedReading
 from lakefeed.monitor.metrics.spark import gauge_values
+from lakefeed.monitor.metrics.table import FeedReading
 
 SINK = "spark.metrics.conf.*.sink"
 PIPELINE = """

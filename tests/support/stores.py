@@ -21,7 +21,7 @@ from typing import Literal
 
 import pytest
 
-from lakefeed_local.ports import choose_free
+from lakefeed_local.part import choose_free
 from lakefeed_local.servers import Minio, VersityGateway
 from lakefeed_local.stack import Endpoints
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from lakefeed.clients.iceberg.sqlite_catalog import make_catalog
+from lakefeed.clients.iceberg.catalogs import make_catalog
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges

@@ -41,7 +41,7 @@ AT_THE_START = (
     ),
     python(
         "state: a user's class with other state variables resumes",
-        "records/transform/plan",
+        "records/transform",
         'f"{each}; {next(variables)}" if each.startswith(PROCESSOR) else each',
         "each",
         "tests/integration/test_pandas.py::test_state_of_a_users_class_resumes_after_a_restart_and_other_state_is_refused",
@@ -69,7 +69,7 @@ AT_THE_START = (
     ),
     python(
         "leader epochs: a running feed misses that a leader has truncated the topic",
-        "records/sources/kafka",
+        "records/sources",
         "if place[1] != epochs[key]",
         "if False",
         "tests/faults/test_unclean_election.py::test_a_topic_truncated_by_an_unclean_leader_is_refused_until_the_loss_is_accepted",
@@ -197,7 +197,7 @@ ON_THE_MOVE = (
     ),
     python(
         "run: the topic is recreated while the feed runs",
-        "records/sources/kafka",
+        "records/sources",
         "if self._ids.setdefault(name, topic_id) != topic_id:",
         "if False:",
         f"{TRAPS}a_topic_that_is_recreated_in_mid_run_stops_the_feed",

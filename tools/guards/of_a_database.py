@@ -55,7 +55,7 @@ IN_A_DATABASE = (
     plugin(
         "jdbc",
         "jdbc: staged rows of failed tasks land",
-        "merge",
+        "table",
         'f"s._lakefeed_task IN (',
         'f"0 NOT IN (',
         f"{JDBC}staged_rows_of_failed_attempts_do_not_land",

@@ -76,7 +76,7 @@ IN_AN_INDEX = (
     plugin(
         "elasticsearch",
         "elasticsearch: two keys share one document",
-        "documents",
+        "layout",
         'for each in ("\\\\", "/"):',
         "for each in ():",
         f"{IDS}a_document_id_encodes_the_key",
@@ -84,7 +84,7 @@ IN_AN_INDEX = (
     plugin(
         "elasticsearch",
         "elasticsearch: several rows of one record share one document",
-        "documents",
+        "layout",
         "if stateful or not jvm.java(rows.sparkSession).query.StreamingPlan.onePerRecord(rows._jdf):",
         "if False:",
         f"{SEARCH}append_refuses_rows_that_do_not_come_from_exactly_one_record",

@@ -21,7 +21,7 @@ from lakefeed.records.decode import ConfluentAvro, decoded
 from lakefeed.records.decode import rows as decoded_rows
 from lakefeed_bench.harness import Outcome, finish, in_turns, median_of, number, only, table
 from lakefeed_local.produce.taxi import KEY, taxi_rows, taxi_schema
-from lakefeed_testing.http_server import HttpAnswer, serve_http
+from lakefeed_testing.schemas import HttpAnswer, serve_http
 
 _SCHEMA_ID = 100_001
 """The schema id in every record's header; the id needs several bytes, like the ids of a registry in production."""

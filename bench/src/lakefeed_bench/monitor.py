@@ -33,7 +33,7 @@ from lakefeed_bench.harness import Bench, Outcome, in_turns, measurement, number
 from lakefeed_bench.jobs import Work
 from lakefeed_bench.minio import Minio
 from lakefeed_bench.processes import KEEP_COMPILERS, CpuTimes, without_compilers
-from lakefeed_testing.http_server import HttpAnswer, HttpRequest, serve_http
+from lakefeed_testing.schemas import HttpAnswer, HttpRequest, serve_http
 
 EVERY_SECONDS = {"/api/feeds/{feed}/progress": 2.0, "/metrics": 5.0, "/health": 5.0}
 """The polled paths with their intervals, as ``lakefeed status --watch``, a frequent Prometheus and a probe poll."""

@@ -8,8 +8,7 @@ from pyspark.sql import SparkSession
 
 from lakefeed.clients.spark.errors import translating
 from lakefeed.pipeline import Pipeline
-from lakefeed_adopt.execute import execute_adoption
-from lakefeed_adopt.plan import AdoptionPlan, plan_adoption
+from lakefeed_adopt.plan import AdoptionPlan, execute_adoption, plan_adoption
 from lakefeed_adopt.position import Origin
 from tests.support.feed import Feed, ids
 

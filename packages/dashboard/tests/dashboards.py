@@ -13,9 +13,9 @@ from lakefeed.config.base import validated
 from lakefeed.feed.progress import FinishedBatch
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.operations.endpoint import OwnFeed
-from lakefeed_dashboard.feeds import Feeds
 from lakefeed_dashboard.server import serve
 from lakefeed_dashboard.settings import Dashboard
+from lakefeed_dashboard.workers import Feeds
 
 VIEWER_TOKEN = "viewer-token-of-the-tests-1234567890"
 OPERATOR_TOKEN = "operator-token-of-the-tests-123456789"

@@ -19,8 +19,8 @@ from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.endpoint import Document, OwnFeed
 from lakefeed_dashboard.details.feed_details import costs_of
-from lakefeed_dashboard.feeds import DETAILS, FeedView
 from lakefeed_dashboard.settings import Tariff
+from lakefeed_dashboard.workers import DETAILS, FeedView
 
 SCRIPT = "<script>document.title = 'taken over'</script><img src=x onerror=\"document.title='taken over'\">"
 RIGHT_TO_LEFT = "\u202eتجربة\u202c עברית"

@@ -14,7 +14,7 @@ from typing import Any
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
-from lakefeed_testing.http_server import HttpAnswer, HttpRequest, serve_http
+from lakefeed_testing.schemas import HttpAnswer, HttpRequest, serve_http
 from tests.support.clock import until
 
 

@@ -14,7 +14,7 @@ from typing import get_args
 import click
 
 from lakefeed import __version__
-from lakefeed.cli.group import CommandGroup
+from lakefeed.cli.options import CommandGroup
 from lakefeed.cli.output import fail, is_json_output
 from lakefeed.clients.spark.signals import exit_status, is_starting
 from lakefeed.errors import FileDenied, LakefeedError, WorldError

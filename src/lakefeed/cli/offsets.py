@@ -10,8 +10,8 @@ import click
 from click.exceptions import Exit
 
 import lakefeed
-from lakefeed.cli.group import CommandGroup
 from lakefeed.cli.options import (
+    CommandGroup,
     output_option,
     parts_of,
     pipeline_argument,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -14,10 +15,11 @@ from click.core import ParameterSource
 import lakefeed
 from lakefeed.clients.environment import default_environment
 from lakefeed.errors import ConfigError
+from lakefeed.plugins import CliCommand, installed_commands, missing_command
 
 if TYPE_CHECKING:
     from lakefeed.config.connections import Registry
-    from lakefeed.monitor.client import FeedServer
+    from lakefeed.monitor.drivers import FeedServer
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -183,7 +185,7 @@ def servers_of(urls: Sequence[str], token_file: Path | None) -> list[FeedServer]
         ConfigError: a URL is invalid, or the file has no token.
     """
     from lakefeed.messages.redaction import remember
-    from lakefeed.monitor.client import FeedServer
+    from lakefeed.monitor.drivers import FeedServer
 
     token = os.environ.get("LAKEFEED_TOKEN") or None
     if token_file is not None:
@@ -225,3 +227,37 @@ def one_part_of(declared: lakefeed.Pipeline, topic: str | None) -> lakefeed.Pipe
     if topic is None and declared.config.has_many_tables:
         raise click.UsageError("this pipeline has a table for each topic: choose one with --topic")
     return declared.of_topic(topic) if topic is not None else declared
+
+
+class CommandGroup(click.Group):
+    """A group to which packages add commands by whole names, such as ``offsets export``."""
+
+    def added(self) -> dict[str, CliCommand]:
+        """Return the commands that packages add, by their names in this group; none is imported yet."""
+        prefix = f"{self.name} "
+        found = installed_commands().items()
+        return {name.removeprefix(prefix): command for name, command in found if name.startswith(prefix)}
+
+    def whole_name(self, name: str) -> str:
+        """Return the name by which a package declares a command."""
+        return f"{self.name} {name}"
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        own = super().list_commands(ctx)
+        return [*own, *(name for name in self.added() if name not in own)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if (own := super().get_command(ctx, cmd_name)) is not None:
+            return own
+        found = self.added().get(cmd_name)
+        return None if found is None else found.load()
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        name = args[0] if args else ""
+        if not name.startswith("-") and name not in (known := self.list_commands(ctx)):
+            if (missing := missing_command(self.whole_name(name))) is not None:
+                raise missing
+            near = difflib.get_close_matches(name, known, n=1)
+            meant = f" Did you mean '{near[0]}'?" if near else ""
+            raise click.UsageError(f"No such command '{name}'.{meant}", ctx)
+        return super().resolve_command(ctx, args)

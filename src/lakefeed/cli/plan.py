@@ -28,8 +28,8 @@ from lakefeed.clients.spark.session import log_path
 from lakefeed.messages.printable import counted
 
 if TYPE_CHECKING:
+    from lakefeed.operations.plan import Plans, RunPlan
     from lakefeed.operations.plan.estimates import Estimates
-    from lakefeed.operations.plan.plan import Plans, RunPlan
     from lakefeed.sinks.definition import TableChange
 
 MOST_PARTITIONS = 30

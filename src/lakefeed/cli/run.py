@@ -23,7 +23,7 @@ from lakefeed.messages.printable import counted
 
 if TYPE_CHECKING:
     from lakefeed.feed.bounded import BatchSummary
-    from lakefeed.monitor.terminal.view import LogFormat
+    from lakefeed.monitor.terminal import LogFormat
 
 
 @click.command()
@@ -125,7 +125,7 @@ def run(
         raise click.UsageError("--since and --until need --batch")
     from lakefeed.feed.control import ACTIONS
     from lakefeed.monitor.feed_monitor import FeedMonitor
-    from lakefeed.monitor.terminal.view import RunView
+    from lakefeed.monitor.terminal import RunView
     from lakefeed.operations.followers import FollowedRun, following, reporting_failed_start
 
     declared = lakefeed.Pipeline.from_file(pipeline, overrides=(*overrides, *dashboard_overrides(dashboard)))

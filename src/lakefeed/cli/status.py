@@ -32,11 +32,10 @@ from lakefeed.messages.printable import aligned, counted
 from lakefeed.messages.text import duration, one_line
 
 if TYPE_CHECKING:
-    from lakefeed.monitor.client import FeedServer
-    from lakefeed.monitor.drivers import DriverFile
+    from lakefeed.monitor.drivers import DriverFile, FeedServer
     from lakefeed.monitor.model import FeedProgress
-    from lakefeed.operations.lag import Lag
     from lakefeed.operations.live_status import LiveStatus
+    from lakefeed.operations.status import Lag
 
 MOST_AT_ONCE = 32
 TITLES: tuple[str, ...] = (
@@ -103,7 +102,7 @@ def _look_at_group(
 ) -> Callable[[], Shown]:
     from lakefeed.config.base import validated
     from lakefeed.config.sources import KafkaSource
-    from lakefeed.operations.lag import group_lag
+    from lakefeed.operations.status import group_lag
 
     if not group.strip():
         # With an empty name, Kafka's client would end the process.
@@ -123,8 +122,8 @@ def _look_at_group(
 
 def _look_at_feed(declared: lakefeed.Pipeline, topics: Sequence[str], *, partitions: bool) -> Callable[[], Shown]:
     from lakefeed.ledger.pauses import pause_of_next_start
-    from lakefeed.operations.lag import require_read
     from lakefeed.operations.live_status import identity_of, live_status
+    from lakefeed.operations.status import require_read
 
     many = declared.config.has_many_tables
     identity = identity_of(declared.config)
@@ -219,7 +218,7 @@ def _lag_text(lag: Lag) -> str:
 
 def _driver_rows(feed: LiveStatus) -> Iterator[tuple[str, str]]:
     """Yield the rows that only the driver knows: its batch, dead letters, waiting sinks and last error."""
-    from lakefeed.monitor.terminal.lines import running_text
+    from lakefeed.monitor.terminal import running_text
 
     if (progress := feed.progress) is not None:
         if progress.paused is not None:
@@ -307,7 +306,7 @@ def _row_of(document: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _driver_state(driver: DriverFile) -> tuple[str, FeedProgress | None]:
-    from lakefeed.monitor.client import ask
+    from lakefeed.monitor.drivers import ask
 
     if not driver.is_running:
         return driver.ended or "killed", None

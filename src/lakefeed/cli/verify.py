@@ -15,7 +15,7 @@ from lakefeed.cli.output import column_lines, emit, figure, first_lines, span, s
 from lakefeed.messages.printable import counted
 
 if TYPE_CHECKING:
-    from lakefeed.operations.verify.verify import Verification
+    from lakefeed.operations.verify import Verification
 
 MOST_FINDINGS_SHOWN = 50
 

@@ -13,15 +13,14 @@ from pydantic import AfterValidator, Field, field_validator
 from lakefeed import plugins
 from lakefeed.config import sinks, sources
 from lakefeed.config.addresses import DatasetName, PlainTextLogin, storage_path
-from lakefeed.config.base import ConfigProblem, Model, raise_problems, spelled
-from lakefeed.config.capabilities import Operation, Refusal
+from lakefeed.config.base import ConfigProblem, Model, OneOfInstalled, raise_problems, spelled
 from lakefeed.config.connections import S3, Catalog, Connections
 from lakefeed.config.decoding import DeadLetters, Decode, Expectation, RawDecode, SchemaChange
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
-from lakefeed.config.installed import OneOfInstalled
 from lakefeed.config.keyed import KeyedSink
 from lakefeed.config.operation import Metrics, SparkUi
 from lakefeed.config.secrets import OPTIONS_OF_THE_JVM, Scalar, SecretText
+from lakefeed.config.sinks import Operation, Refusal
 from lakefeed.config.transform import OutputMode, Transform
 from lakefeed.config.trust import Tls
 from lakefeed.config.values import (

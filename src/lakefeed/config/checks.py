@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from lakefeed.config import tls, upserts
+from lakefeed.config import trust, upserts
 from lakefeed.config.addresses import PlainTextLogin, over_http
 from lakefeed.config.base import leaves
 from lakefeed.config.blocks import InstalledSource, PipelineBlocks
@@ -260,7 +260,7 @@ def _plain_text_logins(config: PipelineBlocks, connections: Connections) -> Iter
             if catalog.credential is not None and catalog.oauth2_server_uri:
                 yield from over_http(f"{at}.oauth2_server_uri", (catalog.oauth2_server_uri,))
         if catalog.uri.startswith("jdbc:postgresql:") and catalog.password is not None:
-            yield from tls.plain_text_logins(f"{at}.uri", catalog.uri)
+            yield from trust.plain_text_logins(f"{at}.uri", catalog.uri)
     if (source := config.source.kafka) is not None:
         for login in over_plain_sasl(source.bootstrap_servers, source.options):
             yield replace(login, key=f"source.kafka.{login.key}")

@@ -11,9 +11,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from lakefeed import plugins
-from lakefeed.config.base import ConfigProblem, Model, OneOf
+from lakefeed.config.base import ConfigProblem, Model, OneOf, OneOfInstalled
 from lakefeed.config.connections import Registry
-from lakefeed.config.installed import OneOfInstalled
 from lakefeed.config.sql import Ddl, Sql
 from lakefeed.config.values import Count, Period, TableTemplate, TopicName
 from lakefeed.lazy import Column

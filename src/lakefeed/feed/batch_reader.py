@@ -34,7 +34,7 @@ from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.records.decode.changes import DeleteRule
 from lakefeed.records.decode.formats import decoder_options
 from lakefeed.records.decode.verdict import METADATA_PREFIX, TOMBSTONE, VERDICTS, key_is_null
-from lakefeed.records.sources.kafka import RECORDS_PER_TASK, client_options, coalesce_small, task_count
+from lakefeed.records.sources import RECORDS_PER_TASK, client_options, coalesce_small, task_count
 from lakefeed.records.spec import Raw
 from lakefeed.sinks.definition import RowSink
 

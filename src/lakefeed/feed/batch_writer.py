@@ -40,9 +40,8 @@ from lakefeed.ledger.outcomes import (
     total,
 )
 from lakefeed.ledger.snapshot_summary import Backfill, Commit, Replay, SnapshotProperties
-from lakefeed.ledger.stateful_batches import without_batches
 from lakefeed.messages.text import one_line
-from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition, without_batches
 from lakefeed.records.decode import RECORD
 from lakefeed.sinks.dead_letters.store import DeadLetterStore, Judge
 from lakefeed.sinks.definition import RowSink, TablePublisher, TriesRows

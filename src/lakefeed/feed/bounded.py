@@ -16,10 +16,9 @@ from lakefeed.feed.open import FeedStart
 from lakefeed.feed.recovery import ends
 from lakefeed.lazy import SparkSession
 from lakefeed.ledger.feed_position import Position
-from lakefeed.ledger.stateful_batches import with_batch
 from lakefeed.messages.printable import ReadableResult, counted
-from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
-from lakefeed.records.sources.kafka import SourceTopics
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition, with_batch
+from lakefeed.records.sources import SourceTopics
 
 AS_BATCH = "a batch"
 """The ledger's query id for a batch of ``run_bounded``: no query has this id, so none resumes from the batch."""

@@ -23,11 +23,16 @@ from lakefeed.lazy import DataFrame, SparkSession, StructType
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.records.decode.resolve import put_credentials
-from lakefeed.records.sources.kafka import SourceTopics, mark_copies, read_batch, read_stream
-from lakefeed.records.sources.reader import SourceReader, open_reader
-from lakefeed.records.sources.rows import read_rows
-from lakefeed.records.transform.plan import QueryPlan, keeps_no_state
-from lakefeed.records.transform.steps import TransformSteps, split_by_topic
+from lakefeed.records.sources import (
+    SourceReader,
+    SourceTopics,
+    mark_copies,
+    open_reader,
+    read_batch,
+    read_rows,
+    read_stream,
+)
+from lakefeed.records.transform import QueryPlan, TransformSteps, keeps_no_state, split_by_topic
 from lakefeed.sinks.dead_letters.store import DeadLetterReader, DeadLetterStore
 from lakefeed.sinks.dead_letters.table import DeadLetterTable, TableReader
 from lakefeed.sinks.dead_letters.topic import DeadLetterTopic, TopicReader
@@ -85,7 +90,7 @@ class FeedSource:
     ) -> DataFrame:
         """Return a stream of undecoded records, or of the rows of a source without records.
 
-        The arguments are those of ``lakefeed.records.sources.kafka.read_stream``; ``marks`` are the source's own names
+        The arguments are those of ``lakefeed.records.sources.read_stream``; ``marks`` are the source's own names
         for the positions in ``starting``.
         """
         source = self.config.source

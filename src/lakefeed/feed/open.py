@@ -12,7 +12,7 @@ from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from lakefeed.clients.kafka.starting import first_offsets
+from lakefeed.clients.kafka.selection import first_offsets
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import CheckpointMismatch
@@ -22,7 +22,7 @@ from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.protocol import SinkState
 from lakefeed.ledger.snapshot_summary import Commit, PositionReset
 from lakefeed.offsets.ranges import OLDEST, OffsetRanges, Partition
-from lakefeed.records.transform.plan import transform_id
+from lakefeed.records.transform import transform_id
 from lakefeed.sinks.definition import Sink
 
 MOST_SHOWN = 100

@@ -19,7 +19,7 @@ from lakefeed.feed.steering import REAL_TIME_REFUSALS, Steering
 from lakefeed.lazy import DataFrame, SparkSession, StreamingQuery, sf
 from lakefeed.ledger.pauses import CheckpointPauses
 from lakefeed.records.decode.resolve import put_credentials
-from lakefeed.records.sources.kafka import SourceTopics
+from lakefeed.records.sources import SourceTopics
 
 CATALOG, CATALOG_CLASS = "lakefeed_batch", "io.lakefeed.copies.BatchCatalog"
 

@@ -15,10 +15,8 @@ from typing import Literal
 from lakefeed.clients.kafka.topics import TopicDescription, partitions_of
 from lakefeed.errors import CheckpointMismatch, RecordsLost
 from lakefeed.ledger.checkpoint import CheckpointState
-from lakefeed.ledger.feed_position import Position
-from lakefeed.ledger.stateful_batches import BATCHES, has_state, without_batches
-from lakefeed.ledger.step_back import letters_ahead, step_back
-from lakefeed.offsets.ranges import OffsetRanges, Partition
+from lakefeed.ledger.feed_position import Position, letters_ahead, step_back
+from lakefeed.offsets.ranges import BATCHES, OffsetRanges, Partition, has_state, without_batches
 
 MOST_SHOWN = 10
 GIVE_UP = (

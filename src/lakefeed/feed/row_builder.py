@@ -20,7 +20,7 @@ from lakefeed.records.decode.unavailable import Unavailable
 from lakefeed.records.schema.fit import RowTransform, StorableRows
 from lakefeed.records.schema.reader import ReaderSchema, StoredSchema
 from lakefeed.records.spec import ResolvedDecoder
-from lakefeed.records.transform.steps import TransformSteps, split_by_topic
+from lakefeed.records.transform import TransformSteps, split_by_topic
 from lakefeed.sinks.definition import RowSink
 
 

@@ -29,9 +29,8 @@ from lakefeed.ledger.continuity import fence_lost
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.outcomes import BatchOutcomes
 from lakefeed.ledger.pauses import CheckpointPauses, LocalPauses
-from lakefeed.ledger.stateful_batches import with_batch, without_batches
-from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
-from lakefeed.records.sources.kafka import batch_ranges, query_id
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition, with_batch, without_batches
+from lakefeed.records.sources import batch_ranges, query_id
 from lakefeed.stopwatch import timed
 
 RIVAL_TRIES, RIVAL_SECONDS = 5, 1.0

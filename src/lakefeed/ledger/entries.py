@@ -36,7 +36,7 @@ class Batch:
 
 
 class EntryStore(Protocol):
-    """The methods of a sink that the ledger calls: see ``lakefeed.sinks.batch_sink``."""
+    """The methods of a sink that the ledger calls: see ``lakefeed.sinks.base``."""
 
     def entries(self) -> Iterable[str]: ...
 

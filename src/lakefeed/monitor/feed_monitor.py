@@ -23,8 +23,7 @@ from lakefeed.feed.events import EventKind, EventLog
 from lakefeed.feed.observer import RunObserver, TaskCounts
 from lakefeed.feed.progress import FinishedBatch, RunningBatch
 from lakefeed.ledger.pauses import Pause
-from lakefeed.monitor.counters import RunCounters
-from lakefeed.monitor.end_times import EndTimes
+from lakefeed.monitor.counters import EndTimes, RunCounters
 from lakefeed.monitor.history import BatchHistory, Point, RunHistory, points_of
 from lakefeed.monitor.model import Driver, Failure, FeedProgress, PartitionLag, State
 from lakefeed.offsets.ranges import OffsetRange, Partition

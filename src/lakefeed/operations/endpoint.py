@@ -32,7 +32,7 @@ from lakefeed.messages.text import json_line
 from lakefeed.monitor import drivers
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.metrics.exposition import MetricsText, metrics_text
-from lakefeed.monitor.metrics.reading import FeedReading, MetricSettings
+from lakefeed.monitor.metrics.table import FeedReading, MetricSettings
 from lakefeed.operations.live_status import identity_of
 
 LOOPBACK = "127.0.0.1"

@@ -19,7 +19,7 @@ from lakefeed.lazy import SparkSession
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.metrics.spark import pushing_to_spark
 from lakefeed.offsets.ranges import Partition
-from lakefeed.records.sources.kafka import SourceTopics
+from lakefeed.records.sources import SourceTopics
 
 _log = logging.getLogger(__name__)
 

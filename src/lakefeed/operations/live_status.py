@@ -33,11 +33,10 @@ from lakefeed.ledger.snapshots import ancestors, position_in
 from lakefeed.messages.printable import counted
 from lakefeed.messages.text import duration, one_line
 from lakefeed.monitor import drivers
-from lakefeed.monitor.client import ask
-from lakefeed.monitor.drivers import DriverFile
+from lakefeed.monitor.drivers import DriverFile, ask
 from lakefeed.monitor.model import Failure, FeedProgress
-from lakefeed.operations.lag import FeedOffsets, Lag, feed_offsets, lag_of
-from lakefeed.records.sources.kafka import SourceTopics
+from lakefeed.operations.status import FeedOffsets, Lag, feed_offsets, lag_of
+from lakefeed.records.sources import SourceTopics
 from lakefeed.sinks.factory import sink_of
 
 RunState = Literal[

@@ -36,8 +36,7 @@ from lakefeed.plugins import load
 from lakefeed.records.decode.unavailable import Unavailable
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.reader import StoredSchema
-from lakefeed.sinks.base import BaseSink
-from lakefeed.sinks.batch_sink import BatchSinkDefinition
+from lakefeed.sinks.base import BaseSink, BatchSinkDefinition
 from lakefeed.sinks.definition import Reread, Sink, SinkContext, SinkDefinition, TriesRows
 from lakefeed.stopwatch import timed
 

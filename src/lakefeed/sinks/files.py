@@ -19,7 +19,7 @@ from lakefeed.config.sinks import FilesSinkConfig, PathSinkConfig
 from lakefeed.errors import ConfigError
 from lakefeed.lazy import DataFrame, SparkSession, sf, t
 from lakefeed.ledger.checkpoint import Claim, StoredCheckpoint
-from lakefeed.ledger.partial import BatchLog
+from lakefeed.ledger.continuity import BatchLog
 from lakefeed.ledger.protocol import SinkState
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
 from lakefeed.records.schema.changes import Entry

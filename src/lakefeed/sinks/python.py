@@ -16,11 +16,11 @@ from lakefeed.config.sinks import EVERY_MODE, PythonSinkConfig
 from lakefeed.errors import ConfigError
 from lakefeed.lazy import DataFrame, SparkSession
 from lakefeed.ledger.checkpoint import Claim
-from lakefeed.ledger.partial import NoLedger, RangesLedger
+from lakefeed.ledger.continuity import NoLedger, RangesLedger
 from lakefeed.ledger.protocol import SinkState
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.messages.pages import page_command
-from lakefeed.records.transform.steps import load
+from lakefeed.records.transform import load
 from lakefeed.sinks.base import BatchedSink
 from lakefeed.sinks.definition import SinkDefinition, StoredState
 from lakefeed.sinks.spark_format import PlainWriter

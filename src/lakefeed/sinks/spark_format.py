@@ -10,7 +10,7 @@ from lakefeed.config.transform import OutputMode
 from lakefeed.errors import ConfigError, SchemaUnusable
 from lakefeed.lazy import StructType
 from lakefeed.ledger.checkpoint import Claim
-from lakefeed.ledger.partial import NoLedger
+from lakefeed.ledger.continuity import NoLedger
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.sinks.base import BatchedSink
 from lakefeed.sinks.definition import SinkContext, SinkDefinition

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
-from lakefeed_local.ports import LOOPBACK
+from lakefeed_local.part import LOOPBACK
 from tests.support.servers.gate import Handler, serving
 
 Kind = Literal["503", "500", "SlowDown", "reset", "lost reply", "ignored condition", "501", "kill before", "kill after"]

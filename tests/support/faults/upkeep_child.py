@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lakefeed.clients.spark.session import session
 from lakefeed.pipeline import Pipeline
-from lakefeed_upkeep import planner as due
+from lakefeed_upkeep import actions as due
 from lakefeed_upkeep.maintain import Maintenance
 from lakefeed_upkeep.settings import Upkeep
 

@@ -12,7 +12,7 @@ import sys
 import threading
 from pathlib import Path
 
-from lakefeed.clients.iceberg.sqlite_catalog import make_catalog
+from lakefeed.clients.iceberg.catalogs import make_catalog
 from lakefeed.clients.spark.session import session
 from lakefeed.config.connections import Connections
 from tests.support.catalogs import SqliteCase

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
-from lakefeed_local.ports import LOOPBACK, choose_free
+from lakefeed_local.part import LOOPBACK, choose_free
 from tests.support.servers.debian import unpack_packages
 from tests.support.servers.process import answers, running
 

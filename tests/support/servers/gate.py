@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from lakefeed_local.ports import LOOPBACK
+from lakefeed_local.part import LOOPBACK
 from tests.support.servers.tls_proxy import linger
 
 JSON = {"content-type": "application/json"}

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import pyspark
 
 from lakefeed.clients.spark import jars
-from lakefeed_local.ports import LOOPBACK, choose_free
+from lakefeed_local.part import LOOPBACK, choose_free
 from tests.support.servers.java import java_command
 from tests.support.servers.process import running
 

@@ -15,8 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from lakefeed.clients.kafka.librdkafka import SILENCE
 from lakefeed.clients.s3 import Keys
 from lakefeed_local.home import Home
-from lakefeed_local.part import NotReady
-from lakefeed_local.ports import choose_free
+from lakefeed_local.part import NotReady, choose_free
 from lakefeed_local.servers import Kafka
 from tests.support.servers.process import Restartable, restartable, wait_for
 

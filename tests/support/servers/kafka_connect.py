@@ -14,7 +14,7 @@ import pyspark
 
 from lakefeed.clients.spark import jars
 from lakefeed_local.home import write_properties
-from lakefeed_local.ports import LOOPBACK, choose_free
+from lakefeed_local.part import LOOPBACK, choose_free
 from lakefeed_local.stack import Endpoints
 from tests.support.servers.java import java_command
 from tests.support.servers.process import Restartable, restartable

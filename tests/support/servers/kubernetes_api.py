@@ -17,8 +17,8 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives import serialization
 
-from lakefeed_local.go import GoProgram
-from lakefeed_local.ports import LOOPBACK, choose_free
+from lakefeed_local.part import LOOPBACK, choose_free
+from lakefeed_local.servers import GoProgram
 from tests.support.servers.authority import Authority
 from tests.support.servers.debian import unpack_packages
 from tests.support.servers.process import answers, running

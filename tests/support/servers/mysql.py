@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from lakefeed_local.ports import LOOPBACK, choose_free
+from lakefeed_local.part import LOOPBACK, choose_free
 from tests.support.servers.database import unpack_archive, unprivileged
 from tests.support.servers.debian import unpack_packages
 from tests.support.servers.mariadb import MariaDB

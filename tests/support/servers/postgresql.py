@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from lakefeed.clients.spark import jars
-from lakefeed_local.ports import LOOPBACK, choose_free
+from lakefeed_local.part import LOOPBACK, choose_free
 from tests.support.servers.database import DatabaseServer
 from tests.support.servers.process import restartable
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from lakefeed_local.ports import LOOPBACK, choose_free
+from lakefeed_local.part import LOOPBACK, choose_free
 from tests.support.servers.debian import unpack_packages
 from tests.support.servers.process import answers, running
 

@@ -19,7 +19,7 @@ from typing import TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
 from lakefeed.clients.spark import jars
-from lakefeed_local.ports import LOOPBACK, choose_free
+from lakefeed_local.part import LOOPBACK, choose_free
 from lakefeed_local.stack import Endpoints
 from tests.support.servers.gate import Handler, serving
 from tests.support.servers.java import java_command

@@ -17,7 +17,7 @@ import pytest
 
 from lakefeed.clients.spark import jars
 from lakefeed.clients.spark.driver_jvm import require_java
-from lakefeed_local.ports import LOOPBACK, choose_free
+from lakefeed_local.part import LOOPBACK, choose_free
 from tests.support.servers.gate import JSON, Handler, ask, serving
 from tests.support.servers.java import compile_java, java_command, newer_java
 from tests.support.servers.process import Restartable, restartable

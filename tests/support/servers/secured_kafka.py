@@ -15,8 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from lakefeed.clients.s3 import Keys
 from lakefeed_local.home import Home
-from lakefeed_local.part import NotReady
-from lakefeed_local.ports import choose_free
+from lakefeed_local.part import NotReady, choose_free
 from lakefeed_local.servers import Kafka
 from tests.support.servers.authority import Authority, Signed
 from tests.support.servers.process import running

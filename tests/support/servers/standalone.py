@@ -16,7 +16,7 @@ from typing import Any
 
 import pyspark
 
-from lakefeed_local.ports import choose_free
+from lakefeed_local.part import choose_free
 from tests.support import guardian
 from tests.support.servers.process import wait_for
 

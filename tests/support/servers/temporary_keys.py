@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from lakefeed_local.ports import LOOPBACK
+from lakefeed_local.part import LOOPBACK
 from lakefeed_local.stack import Endpoints
-from lakefeed_testing.http_server import HttpAnswer, HttpRequest, serve_http
+from lakefeed_testing.schemas import HttpAnswer, HttpRequest, serve_http
 from tests.support.servers.gate import Handler, serving
 
 _AUTHORIZATION = re.compile(

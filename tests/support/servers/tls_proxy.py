@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from lakefeed_local.ports import LOOPBACK
+from lakefeed_local.part import LOOPBACK
 
 
 @dataclass

@@ -18,7 +18,7 @@ import pyspark
 
 from lakefeed.clients.spark import jars
 from lakefeed.clients.spark.driver_jvm import require_java
-from lakefeed_local.ports import LOOPBACK, choose_free
+from lakefeed_local.part import LOOPBACK, choose_free
 from tests.support import guardian
 from tests.support.servers.process import wait_for
 

@@ -24,8 +24,8 @@ from lakefeed.monitor.drivers import DriverFile, announced
 from lakefeed.monitor.feed_monitor import FeedMonitor, this_driver
 from lakefeed.monitor.model import Failure, PartitionLag, RunTotals
 from lakefeed.operations.endpoint import OwnFeed, serve
-from lakefeed.operations.lag import Lag
 from lakefeed.operations.live_status import LiveStatus
+from lakefeed.operations.status import Lag
 
 PIPELINE = """
 name: taxi
@@ -276,7 +276,7 @@ def test_top_exits_with_status_1_if_a_feed_does_not_answer(tmp_path: Path, monke
     monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path))
     over = threading.Event()
     monkeypatch.setattr("lakefeed_dashboard.top.feed_watch.live_status", lambda *given, **more: over.wait(30))
-    monkeypatch.setattr("lakefeed_dashboard.top.command.SETTLE_SECONDS", 0.5)
+    monkeypatch.setattr("lakefeed_dashboard.command.SETTLE_SECONDS", 0.5)
     file = tmp_path / "p.yaml"
     file.write_text(PIPELINE)
     shown = CliRunner().invoke(root, ["top", str(file), "--output", "json"])

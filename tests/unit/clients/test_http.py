@@ -15,7 +15,7 @@ from pydantic import SecretStr
 
 from lakefeed.clients import http as http_client
 from lakefeed.clients.http import connect, exchange
-from lakefeed.clients.iceberg_rest import ask_rest_catalog
+from lakefeed.clients.iceberg.catalogs import ask_rest_catalog
 from lakefeed.clients.s3 import require_bucket
 from lakefeed.clients.spark import jars
 from lakefeed.config.connections import S3, Catalog

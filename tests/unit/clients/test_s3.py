@@ -22,7 +22,7 @@ from lakefeed.clients.s3 import (
 )
 from lakefeed.config.connections import S3
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
-from lakefeed_testing.http_server import HttpAnswer, HttpRequest, serve_http
+from lakefeed_testing.schemas import HttpAnswer, HttpRequest, serve_http
 
 # The keys and the time of AWS's published examples of Signature Version 4 for S3.
 KEYS = Keys(access_key="AKIAIOSFODNN7EXAMPLE", secret_key=SecretStr("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"))

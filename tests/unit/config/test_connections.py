@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pydantic import SecretStr, ValidationError
 
+from lakefeed.clients.iceberg.catalogs import CatalogDatabase
 from lakefeed.clients.iceberg.reader import _catalog_properties
-from lakefeed.clients.postgresql import CatalogDatabase
 from lakefeed.clients.spark.session import settings
 from lakefeed.config.connections import S3, Catalog, Connections
 from lakefeed.errors import ConfigError

@@ -2,8 +2,7 @@
 
 import pytest
 
-from lakefeed.config.iceberg_sink import IcebergSinkConfig
-from lakefeed.config.publish import Publish
+from lakefeed.config.iceberg_sink import IcebergSinkConfig, Publish
 from lakefeed.config.topic_tables import config_of
 from tests.support.pipeline_text import GOOD, Acceptor, Reader
 

@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from lakefeed.cli.output import fail
 from lakefeed.config.addresses import is_loopback
 from lakefeed.config.connections import Catalog, credentials_in
-from lakefeed.config.loading import shape
+from lakefeed.config.loading import nodes
 from lakefeed.config.loading.load import read
 from lakefeed.config.models import pipeline_model
 from lakefeed.config.secrets import SecretText, hidden, is_secret, keeps_secrets, keys_of, pattern, shown, texts_of
@@ -200,8 +200,8 @@ def test_loopback_addresses_are_recognised() -> None:
 CANARY = "canary-3f81c2"
 SECRETS = sorted(
     place
-    for place, field in shape.walk(pipeline_model())
-    if shape.is_secret(field.annotation) or keeps_secrets(shape.free_form(field.annotation))
+    for place, field in nodes.walk(pipeline_model())
+    if nodes.is_secret(field.annotation) or keeps_secrets(nodes.free_form(field.annotation))
 )
 
 
@@ -216,7 +216,7 @@ def test_the_list_of_secret_settings_is_complete() -> None:
 @pytest.mark.parametrize("place", SECRETS, ids=".".join)
 def test_a_secret_in_any_setting_is_known_and_not_shown(place: tuple[str, ...], tmp_path: Path) -> None:
     """The file has only one setting, so the rules of its block report problems."""
-    free = shape.free_form(shape.at(pipeline_model(), place)) is not None
+    free = nodes.free_form(nodes.at(pipeline_model(), place)) is not None
     values: Any = {"a.b": "${CANARY}", "c": ["${CANARY}"]} if free else "${CANARY}"
     for part in reversed(place):
         values = {"a" if part == "<name>" else part: values}

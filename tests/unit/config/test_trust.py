@@ -16,12 +16,11 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from lakefeed.clients.http import ask
-from lakefeed.clients.postgresql import CatalogDatabase
-from lakefeed.config import tls, trust
-from lakefeed.config.tls import libpq_options, pgjdbc_properties
-from lakefeed.config.trust import Certificates, Tls
+from lakefeed.clients.iceberg.catalogs import CatalogDatabase
+from lakefeed.config import trust
+from lakefeed.config.trust import Certificates, Tls, libpq_options, pgjdbc_properties
 from lakefeed.errors import ConfigError, LakefeedError, Unreachable
-from lakefeed_testing.http_server import HttpAnswer, serve_http
+from lakefeed_testing.schemas import HttpAnswer, serve_http
 from tests.support.servers.authority import Authority, Signed
 from tests.support.servers.tls_proxy import tls_proxy
 
@@ -193,7 +192,7 @@ def options_of(url: str) -> dict[str, str]:
     ],
 )
 def test_sslmode_decides_whether_a_url_requires_tls(parameters: str, required: bool) -> None:
-    assert tls.is_required(options_of(f"jdbc:postgresql://h/d?{parameters}")) is required
+    assert trust.is_required(options_of(f"jdbc:postgresql://h/d?{parameters}")) is required
 
 
 @pytest.mark.parametrize(
@@ -209,11 +208,11 @@ def test_sslmode_decides_whether_a_url_requires_tls(parameters: str, required: b
 )
 def test_libpq_gets_the_tls_parameters_of_the_url(parameters: str, options: dict[str, str]) -> None:
     url = f"jdbc:postgresql://h/d?{parameters}"
-    assert tls.libpq_options(options_of(url), where="h") == options
+    assert trust.libpq_options(options_of(url), where="h") == options
     assert CatalogDatabase.of(url).options == options
 
 
 @pytest.mark.parametrize("parameter", ["sslfactory=a.B", "sslhostnameverifier=a.B", "sslkey=/client.pk8"])
 def test_a_parameter_of_java_only_is_refused(parameter: str) -> None:
-    with pytest.raises(tls.JavaOnly, match="only Java's driver supports"):
+    with pytest.raises(trust.JavaOnly, match="only Java's driver supports"):
         CatalogDatabase.of(f"jdbc:postgresql://h/d?sslmode=verify-full&{parameter}")

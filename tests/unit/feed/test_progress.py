@@ -13,7 +13,7 @@ from lakefeed.feed import s3_requests
 from lakefeed.feed.progress import FinishedBatch, batch_of, ends_of, phases_of, state_of
 from lakefeed.feed.s3_requests import FeedRequests, S3Requests, location_of
 from lakefeed.messages.text import duration
-from lakefeed.monitor.terminal.progress_view import ProgressView
+from lakefeed.monitor.terminal import ProgressView
 
 REPORT = {
     "batchId": 3,

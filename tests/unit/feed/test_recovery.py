@@ -11,8 +11,7 @@ from lakefeed.errors import CheckpointMismatch, LakefeedError, RecordsLost
 from lakefeed.feed.recovery import Facts, Start, decide, find_data_loss, starting_offsets
 from lakefeed.ledger.checkpoint import CheckpointState, Note, Owner, checkpoint_state, read_note, require_owner
 from lakefeed.ledger.feed_position import Position
-from lakefeed.ledger.stateful_batches import with_batch
-from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, with_batch
 
 P0, P1 = ("t", 0), ("t", 1)
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from lakefeed.ledger.continuity import NoLedger, RangesLedger
 from lakefeed.ledger.entries import EntryLedger
 from lakefeed.ledger.iceberg import IcebergLedger
-from lakefeed.ledger.partial import NoLedger, RangesLedger
 from lakefeed.ledger.protocol import Ledger
 from tests.support.ledger_protocol import require_protocol
 

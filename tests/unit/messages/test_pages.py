@@ -8,7 +8,7 @@ import pytest
 
 import lakefeed
 from lakefeed.cli.main import main
-from lakefeed.config.loading import shape
+from lakefeed.config.loading import nodes
 from lakefeed.config.loading.explain import type_at
 from lakefeed.messages.pages import pages
 from tests.support.pipeline_text import ENVIRONMENT, GOOD
@@ -111,4 +111,4 @@ def test_everything_that_pages_toml_names_exists() -> None:
         assert importlib.util.find_spec(f"{lakefeed.__name__}.{module}") is not None, module
     for setting in settings:
         *block, name = setting.split(".")
-        assert name in shape.fields(shape.model_of(type_at(tuple(block)))), setting
+        assert name in nodes.fields(nodes.model_of(type_at(tuple(block)))), setting

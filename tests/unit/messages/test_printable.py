@@ -13,7 +13,7 @@ from lakefeed.feed.failing_records import kind_of_failure
 from lakefeed.feed.run import RunSummary
 from lakefeed.feed.s3_requests import S3Requests
 from lakefeed.messages.printable import counted, printable, printable_json, unescaped, without_values
-from lakefeed.monitor.terminal.progress_view import ProgressView
+from lakefeed.monitor.terminal import ProgressView
 from lakefeed_inspect import read_command as read
 from lakefeed_repair import dead_letters_commands as dead_letters
 

@@ -12,12 +12,12 @@ from lakefeed.errors import Unreachable
 from lakefeed.feed.progress import FinishedBatch, QueryState
 from lakefeed.feed.s3_requests import BatchRequests
 from lakefeed.ledger.outcomes import Reason
-from lakefeed.monitor.client import Events, FeedServer
+from lakefeed.monitor.drivers import Events, FeedServer
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.history import RunHistory
 from lakefeed.monitor.model import FeedProgress
 from lakefeed.offsets.ranges import OffsetRange
-from lakefeed_dashboard.top.seen import Trend, answered
+from lakefeed_dashboard.top.table import Trend, answered
 
 JSON = some.recursive(
     some.none() | some.booleans() | some.integers() | some.floats() | some.text(),

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakefeed.feed.progress import FinishedBatch
-from lakefeed.monitor.end_times import MOST_MARKS, EndTimes
+from lakefeed.monitor.counters import MOST_MARKS, EndTimes
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.model import PartitionLag, oldest, total_lag
 from lakefeed.offsets.ranges import OffsetRange

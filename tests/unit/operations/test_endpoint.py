@@ -15,9 +15,9 @@ import pytest
 from lakefeed.errors import PortTaken, Unreachable
 from lakefeed.feed.progress import FinishedBatch
 from lakefeed.messages.redaction import redacted
-from lakefeed.monitor.client import FeedServer, ask
+from lakefeed.monitor.drivers import FeedServer, ask
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.monitor.metrics.reading import MetricSettings
+from lakefeed.monitor.metrics.table import MetricSettings
 from lakefeed.operations import endpoint as server
 from lakefeed.operations.endpoint import OwnFeed, Served, serve
 

@@ -14,8 +14,8 @@ from lakefeed.config.sources import KafkaSource, StartingOffsets
 from lakefeed.errors import ResourceMissing
 from lakefeed.offsets.ranges import Partition
 from lakefeed.operations import live_status
-from lakefeed.operations.lag import FeedOffsets, Lag, group_lag, lag_of, require_read
 from lakefeed.operations.live_status import LedgerFacts
+from lakefeed.operations.status import FeedOffsets, Lag, group_lag, lag_of, require_read
 from tests.support.pipeline_text import feed_config
 
 EARLIEST, LATEST = (StartingOffsets.parse(word) for word in ("earliest", "latest"))
@@ -120,10 +120,10 @@ def test_the_position_is_read_before_the_end_offsets(monkeypatch: pytest.MonkeyP
         live_status, "_ledger", lambda *_: (LedgerFacts(known=FeedOffsets(offsets={KEY: next(clock)})), ())
     )
     monkeypatch.setattr("lakefeed.monitor.drivers.find", lambda _: None)
-    monkeypatch.setattr("lakefeed.operations.lag.group_offsets", lambda *_, **__: {KEY: next(clock)})
+    monkeypatch.setattr("lakefeed.operations.status.group_offsets", lambda *_, **__: {KEY: next(clock)})
     monkeypatch.setattr("lakefeed.operations.live_status.SourceTopics.describe", lambda _: topic((0, next(clock))))
-    monkeypatch.setattr("lakefeed.operations.lag.Topics.describe_all", lambda *_: topic((0, next(clock))))
-    monkeypatch.setattr("lakefeed.operations.lag.record_times", Times())
+    monkeypatch.setattr("lakefeed.operations.status.Topics.describe_all", lambda *_: topic((0, next(clock))))
+    monkeypatch.setattr("lakefeed.operations.status.record_times", Times())
     lag = live_status.live_status(feed_config(source={"kafka": SOURCE}), connections=Connections()).lag
     assert lag is not None
     assert lag.records == 1

@@ -16,8 +16,8 @@ from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.model import FeedProgress
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.operations import live_status as room
-from lakefeed.operations.lag import FeedOffsets
 from lakefeed.operations.live_status import LedgerFacts, RunState, identity_of, judge, live_status
+from lakefeed.operations.status import FeedOffsets
 from tests.support.pipeline_text import feed_config
 
 NOW = 10_000.0

@@ -21,7 +21,7 @@ def alive(pid: int) -> bool:
 CHILD = """
 import sys, time
 from pathlib import Path
-from lakefeed_local.process import start_detached
+from lakefeed_local.part import start_detached
 from tests.support import guardian
 here = Path(sys.argv[1])
 guardian.watch(0.2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from lakefeed_local.pages import page_folder
+from lakefeed_local.docs_command import page_folder
 from tools import references
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lakefeed_local.pages import indexed_pages
+from lakefeed_local.docs_command import indexed_pages
 from tools import build_site
 
 DOCS = build_site.ROOT / "docs"

@@ -10,9 +10,8 @@ import pytest
 
 import lakefeed.sinks
 from lakefeed.config.blocks import SinkChoice
-from lakefeed.config.capabilities import Capabilities
-from lakefeed.config.loading import shape
-from lakefeed.config.sinks import SinkConfig
+from lakefeed.config.loading import nodes
+from lakefeed.config.sinks import Capabilities, SinkConfig
 from lakefeed.sinks.base import BaseSink
 from lakefeed.sinks.definition import SinkDefinition
 
@@ -39,7 +38,7 @@ def concrete_names() -> set[str]:
         each for base in bases for each in subclasses(base) if each.__module__.startswith(("lakefeed.", "lakefeed_"))
     }
     # The sinks of a single read and of a start's plan are not sinks of a pipeline file.
-    others = ("lakefeed_inspect.export", "lakefeed.operations.plan.plan")
+    others = ("lakefeed_inspect.read", "lakefeed.operations.plan")
     return {each.__name__ for each in kinds if each.__module__ not in others} - {"SinkConfig", "SinkChoice"}
 
 
@@ -99,8 +98,8 @@ def test_the_core_names_no_sink_of_another_package() -> None:
 
 
 def settings() -> dict[str, type[SinkConfig]]:
-    fields = shape.fields(SinkChoice)
-    models = {kind: shape.model_of(fields[kind].annotation) for kind in SinkChoice.kinds()}
+    fields = nodes.fields(SinkChoice)
+    models = {kind: nodes.model_of(fields[kind].annotation) for kind in SinkChoice.kinds()}
     return {kind: model for kind, model in models.items() if model is not None and issubclass(model, SinkConfig)}
 
 

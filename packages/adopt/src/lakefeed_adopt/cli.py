@@ -74,8 +74,7 @@ def adopt(
     commit without rows; lakefeed run resumes there. The other tool must be stopped. A second call changes nothing.
     """
     from lakefeed.clients.spark.errors import translating
-    from lakefeed_adopt.execute import execute_adoption
-    from lakefeed_adopt.plan import plan_adoption
+    from lakefeed_adopt.plan import execute_adoption, plan_adoption
     from lakefeed_adopt.position import Origin
 
     declared = lakefeed.Pipeline.from_file(pipeline)

@@ -15,8 +15,7 @@ from lakefeed.feed.feed import Feed
 from lakefeed.feed.recovery import ends
 from lakefeed.ledger.checkpoint import INITIAL, METADATA, StoredCheckpoint
 from lakefeed.ledger.snapshots import ancestors
-from lakefeed.ledger.stateful_batches import has_state
-from lakefeed.offsets.ranges import OffsetRange, Partition, by_topic
+from lakefeed.offsets.ranges import OffsetRange, Partition, by_topic, has_state
 from lakefeed.operations.status import FeedStatus, feed_status
 from lakefeed_adopt.plan import QUIET_SECONDS
 from lakefeed_adopt.position import require_no_members

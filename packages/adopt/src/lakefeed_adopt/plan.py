@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lakefeed import open_table
+from lakefeed.clients.iceberg.sql import set_properties
 from lakefeed.clients.kafka.topics import TopicDescription, partitions_of
+from lakefeed.clients.spark.jvm import cause_of
+from lakefeed.clients.spark.statements import run
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError, RecordsLost, ResourceMissing
 from lakefeed.feed.feed import Feed
+from lakefeed.lazy import SparkSession, py4j
 from lakefeed.ledger.checkpoint import StoredCheckpoint
-from lakefeed.ledger.snapshot_summary import Adoption, Commit
+from lakefeed.ledger.continuity import REWIND
+from lakefeed.ledger.iceberg import REFUSED
+from lakefeed.ledger.snapshot_summary import Adoption, Commit, adopted_property
 from lakefeed.ledger.snapshots import ancestors, commits_of
 from lakefeed.messages.printable import counted
 from lakefeed.offsets.ranges import OffsetRanges, Partition
 from lakefeed.operations.status import feed_status
 from lakefeed.operations.verify.row_offsets import TOPIC
-from lakefeed_adopt.hudi import read_hudi_position
 from lakefeed_adopt.iceberg_connect import is_group_of_sink, read_connect_position
 from lakefeed_adopt.position import Origin, OtherPosition, read_group, require_no_members
 from lakefeed_adopt.rows import (
@@ -31,11 +37,12 @@ from lakefeed_adopt.rows import (
     resolve_open_batch,
 )
 from lakefeed_adopt.s3_files import read_file_position
-from lakefeed_adopt.spark_checkpoint import read_spark_checkpoint
+from lakefeed_adopt.spark_checkpoint import read_hudi_position, read_spark_checkpoint
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
+
 
 _NEW = "a new table is created, and begins there; the other tool's rows stay where they are"
 QUIET_SECONDS = 300.0
@@ -393,3 +400,39 @@ def _disagree(check: RowCheck, position: OtherPosition, *, where: str) -> Lakefe
         hint="start the other tool once more, so that it completes its last batch, and stop it; or begin after the "
         "last row of each partition: --by-rows",
     )
+
+
+def execute_adoption(feed: Feed, agreed: AdoptionPlan, spark: SparkSession) -> None:
+    """Take over the table as planned; do nothing if the feed has already taken it over.
+
+    Only the commit takes the table over. A process that is killed before the commit has at most taken a fence, and
+    either set a property or created an empty table. The catalog refuses the commit if the table has a newer commit than
+    the plan.
+
+    Raises:
+        CheckpointMismatch: the other tool, or a driver of the feed, has committed since the plan.
+        ConfigError: the transform keeps state, which no other tool can hand over.
+    """
+    if agreed.is_done:
+        return
+    feed.require_stateless(spark)
+    sink = feed.ledger_table(spark)
+    if agreed.is_new_table:
+        feed.begin_writer(spark, sink, feed.source.reread(spark, []))
+    else:
+        # Set the property before the commit, because without it a backfill or rewind would land the other tool's
+        # records again.
+        run(spark, set_properties(sink.name, adopted_property(feed.config.name, agreed.ranges)))
+    fence = sink.take_fence(prefix=REWIND)
+    commit = Commit(feed.config.name, 0, agreed.ranges, fence=fence, adopted=agreed.adoption)
+    try:
+        sink.commit_reset(commit, commit_id=uuid.uuid4().hex)
+    except py4j.Py4JJavaError as error:
+        if REFUSED not in str(error):
+            raise
+        cause = cause_of(error).removeprefix(f"{REFUSED}: ")
+        raise CheckpointMismatch(
+            f"the table has changed since the plan, and was not adopted: {cause}",
+            where=agreed.table,
+            hint="stop the other tool, and run the command again",
+        ) from None

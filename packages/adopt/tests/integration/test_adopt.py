@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from lakefeed.clients.spark.errors import translating
 from lakefeed.errors import CheckpointMismatch, ConfigError, RecordsLost, ResourceMissing
 from lakefeed.pipeline import Pipeline
-from lakefeed_adopt.execute import execute_adoption
 from lakefeed_adopt.export import ExportTarget, execute_export, plan_export
+from lakefeed_adopt.plan import execute_adoption
 from lakefeed_repair.backfill import backfill
 from lakefeed_repair.rewind import plan_rewind
 from packages.adopt.tests.adoption import DECODE, assert_each_once, plan, send, take_over

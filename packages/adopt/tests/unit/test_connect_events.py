@@ -9,7 +9,7 @@ import fastavro
 import pytest
 
 from lakefeed.errors import CheckpointMismatch
-from lakefeed_adopt.connect_events import decode_event
+from lakefeed_adopt.iceberg_connect import decode_event
 
 UUID = {"type": "fixed", "name": "uuid_fixed", "namespace": "", "size": 16, "logicalType": "uuid"}
 COMMIT = uuid.UUID(int=7)

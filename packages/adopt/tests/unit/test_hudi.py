@@ -9,7 +9,7 @@ import pytest
 
 from lakefeed.config.connections import S3
 from lakefeed.errors import CheckpointMismatch, ConfigError, ResourceMissing
-from lakefeed_adopt.hudi import read_hudi_position
+from lakefeed_adopt.spark_checkpoint import read_hudi_position
 
 V1, V2 = "deltastreamer.checkpoint.key", "streamer.checkpoint.key.v2"
 # Only the part of HoodieCommitMetadata.avsc that has the extra metadata.

@@ -4,8 +4,7 @@ import pytest
 
 from lakefeed.errors import CheckpointMismatch
 from lakefeed.offsets.ranges import Partition
-from lakefeed_adopt.connect_events import AnnouncedFile, Announcement
-from lakefeed_adopt.iceberg_connect import Fate, describe_fates, find_positions
+from lakefeed_adopt.iceberg_connect import AnnouncedFile, Announcement, Fate, describe_fates, find_positions
 
 P0, P1 = ("t", 0), ("t", 1)
 IN: Fate = "in the table"

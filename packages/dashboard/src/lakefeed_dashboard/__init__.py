@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from lakefeed.plugins import CliCommand
 
 COMMANDS: Mapping[str, CliCommand] = {
-    "top": CliCommand("lakefeed_dashboard.top.command:top", "Show all feeds of this user on one live screen.", "watch"),
+    "top": CliCommand("lakefeed_dashboard.command:top", "Show all feeds of this user on one live screen.", "watch"),
     "dashboard": CliCommand("lakefeed_dashboard.command:dashboard", "Show many feeds in a browser.", "watch"),
 }
 PAGE = "dashboard"

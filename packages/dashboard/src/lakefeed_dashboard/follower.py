@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 
-from lakefeed.monitor.metrics.reading import MetricSettings
+from lakefeed.monitor.metrics.table import MetricSettings
 from lakefeed.operations.endpoint import OwnFeed
 from lakefeed.operations.followers import FollowedRun
 from lakefeed_dashboard.details.feed_details import FeedDetails

@@ -19,8 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lakefeed.messages.text import json_line
 from lakefeed.operations.endpoint import Document, Refused, json_object
-from lakefeed_dashboard.access import PROBES, Access, Caller, is_own_user
-from lakefeed_dashboard.limits import Attempts, Audit, network_of
+from lakefeed_dashboard.access import PROBES, Access, Attempts, Audit, Caller, is_own_user, network_of
 
 _log = logging.getLogger(__name__)
 

@@ -16,12 +16,10 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from lakefeed.clients.http import exchange
 from lakefeed.errors import LakefeedError, Unreachable
-from lakefeed.monitor.client import MOST_BYTES, FeedServer, feed_path
-from lakefeed.monitor.drivers import DriverFile, all_drivers
+from lakefeed.monitor.drivers import MOST_BYTES, DriverFile, FeedServer, all_drivers, feed_path
 from lakefeed.monitor.metrics.exposition import MetricsText, merged_text
 from lakefeed.operations.endpoint import ON_BEHALF_OF, Document, Refused
-from lakefeed_dashboard.feeds import FeedView
-from lakefeed_dashboard.workers import DaemonThreads
+from lakefeed_dashboard.workers import DaemonThreads, FeedView
 
 MOST_DRIVERS = 500
 THREADS = 8

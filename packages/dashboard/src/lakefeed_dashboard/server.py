@@ -26,13 +26,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from lakefeed.errors import ConfigError, PortTaken, Unreachable
-from lakefeed_dashboard.access import dashboard_access
+from lakefeed_dashboard.access import Audit, dashboard_access, network_of
 from lakefeed_dashboard.api import DashboardApp
-from lakefeed_dashboard.feeds import Feeds
-from lakefeed_dashboard.limits import Audit, network_of
 from lakefeed_dashboard.settings import Dashboard, is_loopback
 from lakefeed_dashboard.stream import Hub
-from lakefeed_dashboard.workers import Workers
+from lakefeed_dashboard.workers import Feeds, Workers
 
 _log = logging.getLogger(__name__)
 

@@ -17,8 +17,7 @@ from typing import Any
 
 from lakefeed.messages.text import json_line
 from lakefeed.operations.endpoint import Document, Refused
-from lakefeed_dashboard.feeds import Feeds, FeedView
-from lakefeed_dashboard.workers import Workers
+from lakefeed_dashboard.workers import Feeds, FeedView, Workers
 
 _log = logging.getLogger(__name__)
 

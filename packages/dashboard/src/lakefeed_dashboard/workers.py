@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
-from lakefeed.operations.endpoint import Refused
+from lakefeed.errors import LakefeedError
+from lakefeed.messages.redaction import redacted
+from lakefeed.monitor.metrics.exposition import MetricsText
+from lakefeed.operations.endpoint import Document, Refused
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
@@ -120,3 +124,110 @@ class _Pool:
 
     def close(self) -> None:
         self._threads.shutdown()
+
+
+DETAILS = ("graph", "table", "schemas", "dead-letters", "costs", "panels")
+
+
+class FeedView(Protocol):
+    """One feed, as the dashboard reads it."""
+
+    @property
+    def name(self) -> str:
+        """The feed's name, as used in URLs."""
+
+    def progress(self) -> Document:
+        """Return the feed's progress in the form of ``FeedProgress.as_dict``."""
+
+    def history(self, *, since: float, most: int) -> Document:
+        """Return points of the history, and at most ``most`` of the newest batches in full."""
+
+    def events(self, *, after: int) -> Document:
+        """Return the events with larger numbers than ``after``."""
+
+    def detail(self, what: str) -> Document:
+        """Return the document of ``FeedDetails`` with this name; raise Refused if the document does not exist."""
+
+    def act(self, request: Mapping[str, Any], *, by: str) -> Document:
+        """Begin an action; return the event that logs the action, or raise Refused."""
+
+
+class Feeds(Protocol):
+    """All feeds of a dashboard."""
+
+    def rows(self) -> Sequence[Document]:
+        """Return the list of all feeds, one row for each feed."""
+
+    def find(self, name: str) -> FeedView | None:
+        """Return the feed of this name; None if there is none."""
+
+    def metrics(self, *, accept: str) -> MetricsText:
+        """Return the metrics of all feeds for Prometheus, in the format that the Accept header requests."""
+
+    def health(self) -> tuple[bool, Document]:
+        """Return whether all feeds are healthy, and the document for probes."""
+
+    def note(self, message: str, **details: Any) -> None:
+        """Add an event to the audit log."""
+
+
+class CachedRead:
+    """A document that is read on request, never by two threads at once.
+
+    If the read takes longer than ``limit``, the caller gets the previous document, or an error, and the read continues.
+
+    Args:
+        read: returns the document.
+        failed: returns the document that shows an error's text.
+        seconds: how long a document is reused.
+        limit: how many seconds a caller waits.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], Document],
+        *,
+        failed: Callable[[str], Document],
+        seconds: float,
+        limit: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._read = read
+        self._failed = failed
+        self._seconds = seconds
+        self._limit = limit
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._document: Document | None = None
+        self._read_at = 0.0
+        self._ended: threading.Event | None = None
+
+    def get(self) -> Document:
+        """Return the cached document; read the document again if the cached one is too old."""
+        with self._lock:
+            previous, ended = self._document, self._ended
+            if previous is not None and self._clock() - self._read_at < self._seconds:
+                return previous
+            if ended is None:
+                ended = self._ended = threading.Event()
+                threading.Thread(target=self._run, args=(ended,), name="lakefeed-details", daemon=True).start()
+        document = self._document if ended.wait(self._limit) else previous
+        return document or self._failed(f"the read takes longer than {self._limit:g} seconds; it continues")
+
+    def _run(self, ended: threading.Event) -> None:
+        try:
+            document = self._read()
+        except Exception as error:
+            document = self._failed(explained(error))
+        with self._lock:
+            self._document, self._read_at, self._ended = document, self._clock(), None
+        ended.set()
+
+
+def explained(error: BaseException) -> str:
+    """Return an error as a sentence without secrets; of an error that is not lakefeed's, name only the class."""
+    if isinstance(error, LakefeedError):
+        where = f" ({error.where})" if error.where else ""
+        hint = f"; {error.hint}" if error.hint else ""
+        return redacted(f"{error.what}{where}{hint}")
+    return f"the read failed: {type(error).__name__}"

@@ -8,9 +8,8 @@ import pytest
 
 from lakefeed.config.base import validated
 from lakefeed_dashboard import credentials, stream
-from lakefeed_dashboard.access import dashboard_access
+from lakefeed_dashboard.access import Attempts, Audit, dashboard_access, network_of
 from lakefeed_dashboard.credentials import MOST_OF_A_USER, Passwords, Sessions, hash_password
-from lakefeed_dashboard.limits import Attempts, Audit, network_of
 from lakefeed_dashboard.settings import Dashboard
 from packages.dashboard.tests.dashboards import (
     OPERATOR_TOKEN,

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families as parsed
 
 from lakefeed.config.base import validated
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.monitor.metrics.reading import MetricSettings
+from lakefeed.monitor.metrics.table import MetricSettings
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.endpoint import OwnFeed
 from lakefeed_dashboard.server import serve

@@ -13,8 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from lakefeed.cli.main import root
-from lakefeed.monitor.client import FeedServer
-from lakefeed.monitor.drivers import announced
+from lakefeed.monitor.drivers import FeedServer, announced
 from lakefeed.monitor.feed_monitor import FeedMonitor, this_driver
 from lakefeed.operations.endpoint import OwnFeed, serve
 from lakefeed_dashboard.remote import RemoteFeeds, WatchedServer, sources_of

@@ -1,4 +1,4 @@
-"""``lakefeed deploy``: the group, and its commands ``size`` and ``conf``."""
+"""``lakefeed deploy``: the group, and its commands ``size``, ``conf`` and ``image``."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import click
 
 import lakefeed
-from lakefeed.cli.options import FILE, master_option, output_option, pipeline_argument, set_option
+from lakefeed.cli.options import FILE, FOLDER, master_option, output_option, pipeline_argument, set_option
 from lakefeed.cli.output import emit, field_lines, say, size_text, styled, terminal_width
 from lakefeed.clients.environment import default_environment, measured_throughput
 from lakefeed.clients.spark.session import settings, with_own
 from lakefeed.config import secrets
-from lakefeed_deploy.image.command import image
+from lakefeed_deploy.image import BASE_IMAGE, ImageFiles, write_image_files
 from lakefeed_deploy.kubernetes.manifest_command import manifest
 from lakefeed_deploy.spark_submit.command import package, submit
 
@@ -126,6 +126,53 @@ def conf(pipeline: Path, no_pipeline: bool, master: str | None, overrides: tuple
             yield from (f"{key} {value}" for key, value in printed.items())
 
     emit(printed, text())
+
+
+@click.command()
+@click.option("--to", type=FOLDER, default=Path("image"), show_default=True, help="The folder for the build.")
+@click.option(
+    "--base-image",
+    default=BASE_IMAGE,
+    show_default=True,
+    metavar="IMAGE[@DIGEST]",
+    help="A Debian image whose default packages are Python from 3.11 on and Java 17 or 21.",
+)
+@click.option(
+    "--spark-image", metavar="IMAGE[@DIGEST]", help="The cluster's own image with Spark, for Dockerfile.spark."
+)
+@click.option(
+    "--requirements",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Requirements file of pip with the packages that your transforms import.",
+)
+@output_option
+def image(to: Path, base_image: str, spark_image: str | None, requirements: Path | None) -> None:
+    """Write a Dockerfile, its files, and a bill of materials.
+
+    The image has the versions of this lakefeed. Hashes fix the versions of Python packages and jars, and a digest fixes
+    the base image. The image runs as user 185 with a read-only root, and accepts the commands of Spark's operators.
+    Dockerfile.spark adds lakefeed to the cluster's own Spark image.
+    """
+    written = write_image_files(to, base_image=base_image, spark_image=spark_image, requirements=requirements)
+    document = {
+        "folder": str(written.folder),
+        "files": list(written.files),
+        "base_image": written.base_image,
+        "pinned": written.is_pinned,
+        "spark": written.spark,
+    }
+    emit(document, _lines(written))
+
+
+def _lines(written: ImageFiles) -> Iterator[str]:
+    for name in written.files:
+        yield f"  {written.folder / name}"
+    if not written.is_pinned:
+        tag = written.base_image
+        yield f"\nThe base image {tag} has no digest, so a later build may use another image. Set its digest:"
+        yield f"  docker buildx imagetools inspect {tag}"
+        yield f"  lakefeed deploy image --base-image {tag}@sha256:…"
+    yield f"\nBuild it: docker build --tag lakefeed {shlex.quote(str(written.folder))}"
 
 
 for command in (size, manifest, image, submit, package, conf):

@@ -20,7 +20,7 @@ from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.operations.plan.estimates import CHECKPOINT
-from lakefeed.records.sources.kafka import task_count
+from lakefeed.records.sources import task_count
 
 UTILIZATION = 0.7
 """The share of the cores' time that the target rate may use; the rest is for catching up after a stop."""

@@ -14,9 +14,8 @@ from packageurl import PackageURL
 from lakefeed.cli.main import root
 from lakefeed.clients.spark import jars
 from lakefeed.errors import ConfigError, ResourceMissing
-from lakefeed_deploy.image import GROUPS, ImageFiles, write_image_files
+from lakefeed_deploy.image import GROUPS, ImageFiles, write_image_files, write_wheels
 from lakefeed_deploy.image.bill import Component, jars_of
-from lakefeed_deploy.image.wheel import write_wheels
 from tests.support.dockerfile import instructions
 from tools import lock_requirements
 

@@ -24,7 +24,7 @@ from lakefeed.config.keyed import POSITION_COLUMNS, keyed
 from lakefeed.errors import AccessDenied, CheckpointMismatch, ConfigError, DriverReplaced, LakefeedError, Unreachable
 from lakefeed.lazy import DataFrame, SparkSession, StructType
 from lakefeed.ledger.outcomes import check_outcomes
-from lakefeed.ledger.stateful_batches import has_state
+from lakefeed.offsets.ranges import has_state
 from lakefeed.sinks.base import BaseSink
 from lakefeed.sinks.changes import (
     counted_groups,
@@ -49,8 +49,7 @@ from lakefeed.sinks.definition import (
     StoredState,
     TableChange,
 )
-from lakefeed_elasticsearch.documents import IndexDocuments
-from lakefeed_elasticsearch.layout import IndexLayout
+from lakefeed_elasticsearch.layout import IndexDocuments, IndexLayout
 from lakefeed_elasticsearch.ledger import ElasticsearchLedger
 from lakefeed_elasticsearch.server import OTHER_SERVER, REST_API, Server, authority, authorization, path_of
 from lakefeed_elasticsearch.settings import ElasticsearchSinkConfig

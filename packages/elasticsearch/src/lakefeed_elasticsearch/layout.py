@@ -1,4 +1,4 @@
-"""Derive an index's mapping from the rows' columns, and refuse an unsuitable index.
+"""Derive an index's mapping from the rows' columns, refuse an unsuitable index, and convert rows to documents.
 
 Integers become ``long`` and fractions ``double``, because a column's type may be widened later, and a server cannot
 change a field's type. The stored document has all digits. Texts can be searched and sorted, as with the server's
@@ -9,12 +9,18 @@ stored and not indexed, because every new key would add a field.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
+from operator import or_
 from typing import Any
 
+from lakefeed.clients.iceberg.sql import quoted
+from lakefeed.clients.spark import jvm
+from lakefeed.config.keyed import DELETED, POSITION_COLUMNS, in_rows, keys_in_rows
 from lakefeed.errors import ConfigError, ResourceMissing
-from lakefeed.lazy import DataType, StructType, t
+from lakefeed.lazy import Column, DataFrame, DataType, StructType, sf, t
 from lakefeed_elasticsearch.server import Server, path_of, refusal
 from lakefeed_elasticsearch.settings import ElasticsearchSinkConfig
+from lakefeed_encode.encode import json_of
 
 MADE_BY = {"made_by": "lakefeed"}
 """An index with this mark in ``_meta`` was created by lakefeed, which may change its mapping."""
@@ -126,3 +132,114 @@ def _missing(requested: Mapping[str, Any], have: Mapping[str, Any]) -> dict[str,
         elif "properties" in field and (inner := _missing(field["properties"], have[name].get("properties", {}))):
             found[name] = {"properties": inner}
     return found
+
+
+ID, BODY = "id", "body"
+# The row's keys, or the position of its record, give the document's id. The id does not depend on the Spark session,
+# so a batch that is written twice leaves the same documents.
+LONGEST_ID = 512
+"""The most bytes of an id that the servers accept; a SHA-256 replaces a longer id."""
+NULL, EMPTY, LONG = "\\N", "\\E", "\\#"
+"""Stand for null, an empty text, and a long id; escaping never produces these texts."""
+
+
+class IndexDocuments:
+    """Converts a sink's rows to documents; with ``groups``, each row is the newest state of a group."""
+
+    def __init__(self, sink: ElasticsearchSinkConfig, *, groups: bool) -> None:
+        self._sink = sink
+        self.has_changes = sink.mode == "upsert" and not groups
+        self._removes = self.has_changes and sink.on_delete == "remove"
+
+    def require(self, rows: StructType) -> None:
+        """Refuse rows that lack a column of the document's id, or whose key has no stable text."""
+        if self.has_changes:
+            in_rows(self._sink, rows)
+        keys_in_rows(self._sink, rows)
+        for key in self._sink.keys:
+            type_ = next(each.dataType for each in rows.fields if each.name.lower() == key.lower())
+            if isinstance(type_, t.DecimalType) and type_.scale > 0:
+                raise ConfigError(
+                    f"the key {key} is {type_.simpleString()}: if the decimal's scale changes, documents get other ids",
+                    where=self._sink.where,
+                    hint="cast the key in transform.sql to a string, or to a whole number",
+                )
+        have = {each.lower() for each in rows.names}
+        if self._sink.mode == "append" and (missing := [each for each in POSITION_COLUMNS if each not in have]):
+            raise ConfigError(
+                f"the rows lack {missing[0]}: with mode: append, the record's position is the document's id",
+                where=f"{self._sink.where}, columns {', '.join(rows.names)}",
+                hint=f"write decode.metadata: [topic, partition, offset], and SELECT {', '.join(POSITION_COLUMNS)}, …; "
+                "or mode: upsert with keys",
+            )
+
+    def require_records(self, rows: DataFrame, *, stateful: bool) -> None:
+        """Refuse a transform that does not make exactly one row per record, if the record's position is the id."""
+        if self._sink.mode != "append":
+            return
+        if stateful or not jvm.java(rows.sparkSession).query.StreamingPlan.onePerRecord(rows._jdf):
+            raise ConfigError(
+                "with mode: append, the record's position is the document's id, but this transform makes one "
+                "row of several records, or several of one",
+                where=self._sink.where,
+                hint="set mode: upsert with keys that identify a row; for groups also transform.output_mode: update",
+            )
+
+    def keys(self, rows: DataFrame) -> list[str]:
+        """Return the sink's key columns, with upper and lower case as in the rows' columns."""
+        spelt = {each.lower(): each for each in rows.columns}
+        return [spelt[key.lower()] for key in self._sink.keys]
+
+    def count_rows(self, rows: DataFrame) -> tuple[int, int]:
+        """Return the number of rows, and of rows without a record position, from which no id can be made."""
+        unknown = sf.lit(False)
+        if self._sink.mode == "append":
+            unknown = reduce(or_, (sf.col(each).isNull() for each in POSITION_COLUMNS))
+        [row] = rows.agg(sf.count(sf.lit(1)).alias("rows"), sf.count_if(unknown).alias("unknown")).collect()
+        return int(row["rows"]), int(row["unknown"])
+
+    def columns(self, rows: StructType) -> StructType:
+        """Return the columns of documents, without the record's position and the mark of a deletion."""
+        hidden = POSITION_COLUMNS if self._sink.mode == "append" else (DELETED,) if self._removes else ()
+        return t.StructType([each for each in rows.fields if each.name.lower() not in hidden])
+
+    def of(self, rows: DataFrame) -> DataFrame:
+        """Return id and JSON of all rows; the JSON is null if the row deletes its document."""
+        names = self.columns(rows.schema).names
+        # Spark cannot convert an empty struct to JSON.
+        body = json_of(sf.struct(*(sf.col(quoted((each,))) for each in names))) if names else sf.lit("{}")
+        if self._removes:
+            body = sf.when(~sf.col(DELETED), body)
+        if self._sink.mode == "append":
+            id_ = sf.concat_ws("/", *POSITION_COLUMNS)
+        else:
+            id_ = id_of([(sf.col(quoted((key,))), rows.schema[key].dataType) for key in self.keys(rows)])
+        return rows.select(id_.alias(ID), body.alias(BODY))
+
+
+def id_of(keys: list[tuple[Column, DataType]]) -> Column:
+    r"""Return a text that is different for every key.
+
+    A ``/`` joins the values; within a value, ``\`` becomes ``\\`` and ``/`` becomes ``\/``. Null becomes ``\N``, an
+    empty text ``\E``, and an id of more than 512 bytes ``\#`` and its SHA-256.
+    """
+
+    def escaped(key: Column, type_: DataType) -> Column:
+        text = _text(key, type_)
+        for each in ("\\", "/"):
+            text = sf.replace(text, sf.lit(each), sf.lit(f"\\{each}"))
+        return sf.when(text == "", EMPTY).otherwise(sf.coalesce(text, sf.lit(NULL)))
+
+    whole = sf.concat_ws("/", *(escaped(key, type_) for key, type_ in keys))
+    hashed = sf.concat(sf.lit(LONG), sf.sha2(whole.cast("binary"), 256))
+    return sf.when(sf.octet_length(whole) > LONGEST_ID, hashed).otherwise(whole)
+
+
+def _text(key: Column, type_: DataType) -> Column:
+    # The text must not depend on the session's time zone.
+    if isinstance(type_, t.BinaryType):
+        return sf.lower(sf.hex(key))
+    if isinstance(type_, t.TimestampType):
+        start = sf.lit("1970-01-01 00:00:00").cast("timestamp_ntz")
+        return sf.timestamp_add("MICROSECOND", sf.unix_micros(key), start).cast("string")
+    return key.cast("string")

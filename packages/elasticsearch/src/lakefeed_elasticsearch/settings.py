@@ -12,10 +12,9 @@ from pydantic import Field, SecretStr
 
 from lakefeed.config.addresses import DatasetName, Place, PlainTextLogin, over_http
 from lakefeed.config.base import ConfigProblem, checked
-from lakefeed.config.capabilities import Capabilities, Refusal, SinkFiles
 from lakefeed.config.connections import refuse_credentials
 from lakefeed.config.keyed import Deletes, keyed_problems
-from lakefeed.config.sinks import SinkConfig
+from lakefeed.config.sinks import Capabilities, Refusal, SinkConfig, SinkFiles
 from lakefeed.config.values import Count
 
 INDEX = re.compile(r"[^-_+.\\/*?\"<>|,#:\sA-Z{}][^\\/*?\"<>|,#:\sA-Z{}]{0,199}")

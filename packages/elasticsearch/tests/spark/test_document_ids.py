@@ -4,7 +4,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from lakefeed_elasticsearch.documents import LONGEST_ID, id_of
+from lakefeed_elasticsearch.layout import LONGEST_ID, id_of
 
 # Texts of the characters that the encoding uses, or of any characters.
 TEXT = st.text(alphabet="\\/NE#a", max_size=4) | st.text(

@@ -39,8 +39,7 @@ from lakefeed.offsets.ranges import OffsetRange
 
 if TYPE_CHECKING:
     from lakefeed.clients.kafka.selection import Selection
-    from lakefeed_inspect.export import ConsoleResult, Target
-    from lakefeed_inspect.read import BatchRead, ReadSummary
+    from lakefeed_inspect.read import BatchRead, ConsoleResult, ReadSummary, Target
 
 SHOWN = 20
 WIDEST = 60
@@ -97,7 +96,7 @@ def read(**options: Any) -> None:
     TOPIC are Avro by the registry, or in the format of --decode, or in a block: '{csv: {schema_ddl: "a INT"}}'.
     """
     from lakefeed.clients.kafka.selection import offset_ranges
-    from lakefeed_inspect.export import ConsoleResult
+    from lakefeed_inspect.read import ConsoleResult
 
     order = _Order(**options)
     selection = order.selection()
@@ -168,7 +167,7 @@ class _Order(SimpleNamespace):
         return BatchRead(name="records", source=source, decode=decode, policy=policy), start
 
     def target(self, spark: SparkSession) -> Target:
-        from lakefeed_inspect.export import TABLE, ConsoleResult, Files, PlainTable
+        from lakefeed_inspect.read import TABLE, ConsoleResult, Files, PlainTable
 
         if self.to is None:
             if self.row_format == "parquet" or self.append:

@@ -14,8 +14,7 @@ import lakefeed as lf
 from lakefeed.clients.kafka.selection import Selection
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import ConfigError, DecodeError, ResourceMissing
-from lakefeed_inspect.export import ConsoleResult, Files, PlainTable
-from lakefeed_inspect.read import BatchRead
+from lakefeed_inspect.read import BatchRead, ConsoleResult, Files, PlainTable
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed, trips
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.config.tls import JavaOnly
+from lakefeed.config.trust import JavaOnly
 from lakefeed.errors import AccessDenied, LakefeedError, MissingExtra, ResourceMissing, Unreachable
 from lakefeed.lazy import SparkSession, StructType
 from lakefeed.sinks.definition import Check, Claim, CommitHistory, Problem, SinkDefinition, SinkState, StoredState

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from lakefeed.clients.spark import jvm
-from lakefeed.config import tls, trust
+from lakefeed.config import trust
 from lakefeed.errors import (
     AccessDenied,
     ConfigError,
@@ -24,8 +24,7 @@ from lakefeed.errors import (
 from lakefeed.lazy import DataFrame, SparkSession
 from lakefeed.messages.printable import without_values
 from lakefeed_jdbc.dialect import Dialect, dialect_of
-from lakefeed_jdbc.settings import Address, JdbcSinkConfig
-from lakefeed_jdbc.tls import mariadb_context
+from lakefeed_jdbc.settings import Address, JdbcSinkConfig, mariadb_context
 
 Row = tuple[Any, ...]
 TIMEOUT_SECONDS = 10
@@ -114,7 +113,7 @@ class StatementRefusal:
 def tls_properties(sink: JdbcSinkConfig) -> dict[str, str]:
     """Return the settings that make PostgreSQL's Java driver trust the JVM's certificates."""
     address = Address.of(sink.url)
-    return tls.pgjdbc_properties(address.options) if address.kind == "postgresql" else {}
+    return trust.pgjdbc_properties(address.options) if address.kind == "postgresql" else {}
 
 
 class JvmDatabase:
@@ -189,7 +188,7 @@ def _postgresql(address: Address, login: dict[str, Any]) -> Any:
     except ImportError:
         raise MissingExtra.of("psycopg", "postgresql", "reading PostgreSQL without Spark") from None
     keepalives: dict[str, Any] = {"keepalives_idle": READ_SECONDS, "keepalives_interval": 10, "keepalives_count": 3}
-    options: dict[str, Any] = tls.libpq_options(address.options, where=str(address))
+    options: dict[str, Any] = trust.libpq_options(address.options, where=str(address))
     try:
         return psycopg.connect(dbname=address.database, **login, **keepalives, **options)
     except psycopg.Error as error:

@@ -14,7 +14,7 @@ from lakefeed.ledger.snapshot_summary import Commit, PositionReset, Upserts
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.records.decode.unavailable import Unavailable
 from lakefeed_jdbc.session import JvmDatabase
-from lakefeed_local.ports import choose_free
+from lakefeed_local.part import choose_free
 from packages.jdbc.tests.databases import EACH_DATABASE, JdbcFeed, server_of
 from tests.support.servers.mysql import MySQL
 from tests.support.servers.postgresql import PostgreSQL

@@ -11,7 +11,7 @@ import pytest
 from pydantic import SecretStr
 
 from lakefeed.errors import ConfigError, Unreachable
-from lakefeed_jdbc import tls
+from lakefeed_jdbc import settings
 from lakefeed_jdbc.definition import problems
 from lakefeed_jdbc.session import PythonDatabase
 from lakefeed_jdbc.settings import Address, JdbcSinkConfig
@@ -48,8 +48,8 @@ CONTEXTS = {
 @pytest.mark.parametrize("parameters", MARIADB)
 def test_pythons_client_uses_the_tls_mode_of_the_java_driver(parameters: str) -> None:
     address = Address.of(f"jdbc:mysql://h/d?{parameters}")
-    tls.check(address.kind, address.options)
-    context = tls.mariadb_context(address.options, where="h")
+    settings.check(address.kind, address.options)
+    context = settings.mariadb_context(address.options, where="h")
     if context is None:
         assert MARIADB[parameters] == "disable"
     else:
@@ -73,7 +73,7 @@ def test_a_url_requires_tls_or_allows_plain_text(url: str, required: bool) -> No
 def test_parameters_that_only_the_java_driver_supports_are_refused(parameter: str) -> None:
     options = Address.of(f"jdbc:mariadb://h/d?sslMode=verify-full&{parameter}").options
     with pytest.raises(ConfigError, match=r"only Java's driver supports|cannot be read"):
-        tls.mariadb_context(options, where="h")
+        settings.mariadb_context(options, where="h")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import time
 import pytest
 from pydantic import SecretStr
 
-from lakefeed.clients.postgresql import log_in
+from lakefeed.clients.iceberg.catalogs import log_in
 from lakefeed.config.connections import Catalog
 from lakefeed.errors import LakefeedError
 from lakefeed_jdbc import session

@@ -10,11 +10,10 @@ from pydantic import Field, field_validator, model_validator
 
 from lakefeed.config.addresses import DatasetName, Place, PlainTextLogin, over_http, servers_of, topic_name
 from lakefeed.config.base import ConfigProblem, Model, OneOf, raise_problems
-from lakefeed.config.capabilities import Capabilities, SinkFiles
 from lakefeed.config.connections import Registry
 from lakefeed.config.kafka_client import KafkaClient, over_plain_sasl, producer_problems
 from lakefeed.config.secrets import Scalar
-from lakefeed.config.sinks import EVERY_MODE, SinkConfig
+from lakefeed.config.sinks import EVERY_MODE, Capabilities, SinkConfig, SinkFiles
 from lakefeed.config.sources import KafkaSource
 from lakefeed.config.sql import Sql
 from lakefeed.config.transform import OutputMode

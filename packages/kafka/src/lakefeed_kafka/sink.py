@@ -32,11 +32,11 @@ from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError
 from lakefeed.lazy import Column, DataFrame, SparkSession, StructType, sf, spark_errors, t
 from lakefeed.ledger.checkpoint import Claim
-from lakefeed.ledger.partial import NoLedger
+from lakefeed.ledger.continuity import NoLedger
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
-from lakefeed.ledger.stateful_batches import has_state
+from lakefeed.offsets.ranges import has_state
 from lakefeed.records.decode.registry import SchemaRegistry
-from lakefeed.records.sources.kafka import HEADERS_TYPE, header
+from lakefeed.records.sources import HEADERS_TYPE, header
 from lakefeed.sinks.base import BatchedSink
 from lakefeed.sinks.definition import Check, SinkDefinition, checked
 from lakefeed_encode.avro import row_error

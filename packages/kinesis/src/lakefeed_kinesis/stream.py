@@ -10,7 +10,7 @@ from lakefeed.clients.spark import jvm
 from lakefeed.errors import ConfigError, RecordsLost
 from lakefeed.lazy import DataFrame, SparkSession
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
-from lakefeed.records.sources.reader import PartitionDescription, Position, TopicDescription
+from lakefeed.records.sources import PartitionDescription, Position, TopicDescription
 from lakefeed_kinesis.settings import KinesisSource
 
 FORMAT = "io.lakefeed.kinesis.KinesisSource"

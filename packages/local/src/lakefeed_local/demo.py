@@ -13,7 +13,7 @@ from lakefeed.clients.spark.session import log_path
 from lakefeed.clients.spark.signals import stop_on_signals
 from lakefeed.messages.text import duration
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.monitor.terminal.view import RunView
+from lakefeed.monitor.terminal import RunView
 from lakefeed_encode.encode import to_records
 from lakefeed_local.examples import packaged_example
 from lakefeed_local.produce.taxi import KEY, Totals, table_totals, taxi_schema, taxi_trips, totals

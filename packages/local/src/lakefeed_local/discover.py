@@ -19,7 +19,7 @@ from lakefeed.records.decode.avro_schema import table_schema
 from lakefeed.records.decode.registry import RegisteredSchema, SchemaRegistry
 from lakefeed.records.schema.avro import DEEPEST
 from lakefeed_local.topics import reading_plan
-from lakefeed_local.topics.id_headers import IdHeader, id_header, prefix_of
+from lakefeed_local.topics.reading_plan import IdHeader, id_header, prefix_of
 
 PAGE = "pipeline-files"
 

@@ -16,7 +16,7 @@ from lakefeed.cli.options import FOLDER, output_option
 from lakefeed.cli.output import emit
 from lakefeed.clients.environment import packaged_root
 from lakefeed.errors import ConfigError, ResourceMissing
-from lakefeed_local.pages import with_commands
+from lakefeed_local.docs_command import with_commands
 
 PAGE = "quickstart"
 

@@ -12,8 +12,7 @@ from pathlib import Path
 import click
 from click.exceptions import Exit
 
-from lakefeed.cli.group import CommandGroup
-from lakefeed.cli.options import F, home_option, output_option
+from lakefeed.cli.options import CommandGroup, F, home_option, output_option
 from lakefeed.cli.output import echo, emit, styled
 from lakefeed_local.part import Progress, StartStep
 from lakefeed_local.servers import DEFAULT_STORE, STORES

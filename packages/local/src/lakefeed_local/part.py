@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import http.client
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
+from lakefeed.clients.environment import process_start, write_whole
 from lakefeed.clients.http import exchange
 from lakefeed.clients.s3 import Keys
-from lakefeed.errors import Unreachable
+from lakefeed.errors import PortTaken, Unreachable, WorldError
 from lakefeed_local.home import Home
-from lakefeed_local.ports import LOOPBACK
-from lakefeed_local.process import Detached, find_detached, start_detached
 
 ANSWER_SECONDS = 3
 """The timeout of one request of a health check."""
@@ -220,3 +226,155 @@ def _tail(log: Path, begins: int) -> str:
     except FileNotFoundError:
         lines = []
     return "\n".join(f"  | {line[:300]}" for line in lines[-_TAIL_LINES:]) or "  | (nothing)"
+
+
+LOOPBACK = "127.0.0.1"
+
+# Ports are chosen below Linux's range for outgoing connections (32768 and up), so that no client's connection uses a
+# remembered port between `down` and `up`.
+_FIRST, _LAST = 20000, 31999
+_ATTEMPTS = 200
+
+
+def is_free(port: int) -> bool:
+    """Return whether a server could listen on the port now."""
+    with socket.socket() as probe:
+        # Servers set this option, too. Without it, old connections in TIME_WAIT would block the port.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+        return True
+
+
+def choose_free(*, avoid: Collection[int]) -> int:
+    for _ in range(_ATTEMPTS):
+        port = random.randint(_FIRST, _LAST)  # noqa: S311 (not a secret)
+        if port not in avoid and is_free(port):
+            return port
+    what = f"no free port was found in {_ATTEMPTS} attempts between {_FIRST} and {_LAST}"
+    raise PortTaken(
+        what, where=LOOPBACK, hint="end programs that listen there, or choose ports: lakefeed local up --help"
+    )
+
+
+def owner_of(port: int) -> str | None:
+    """Return name and pid of the process that listens on a port; None if this user or system does not show it."""
+    sockets = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            lines = Path(table).read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for line in lines:
+            fields = line.split()
+            if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:  # 0A means LISTEN
+                sockets.add(f"socket:[{fields[9]}]")
+    if not sockets:
+        return None
+    for folder in Path("/proc").glob("[0-9]*"):
+        if _open_files_of(folder) & sockets:
+            with suppress(OSError):
+                return f"{(folder / 'comm').read_text().strip()} (pid {folder.name})"
+    return None
+
+
+def _open_files_of(process: Path) -> set[str]:
+    """Return the open files of a process, with sockets as ``socket:[INODE]``; empty if this user may not see them."""
+    links = set()
+    with suppress(OSError):
+        for link in (process / "fd").iterdir():
+            with suppress(OSError):  # The process may have just closed this file.
+                links.add(str(link.readlink()))
+    return links
+
+
+def taken(port: int, *, part: str) -> PortTaken:
+    owner = owner_of(port)
+    return PortTaken(
+        f"port {port} for {part} is taken" + (f" by {owner}" if owner else ""),
+        where=f"{LOOPBACK}:{port}",
+        hint=f"stop the process at this port, choose another port with --port-{part}, or leave the option out",
+    )
+
+
+_POLL_EXIT = 0.05
+
+# The shell starts the server in the background and ends at once, so init becomes the server's parent. The server then
+# does not end with this process, and does not become its zombie.
+_DETACH = 'log=$1; shift; "$@" </dev/null >>"$log" 2>&1 & echo $!'
+
+
+@dataclass(frozen=True, kw_only=True)
+class Detached:
+    """A process; its start time distinguishes it from a later process with the same pid."""
+
+    pid: int
+    began: str
+
+    def alive(self) -> bool:
+        return process_start(self.pid) == self.began
+
+    def signal(self, number: signal.Signals) -> None:
+        if self.alive():
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the process's end; return False if it still runs after ``seconds``."""
+        deadline = time.monotonic() + seconds
+        while self.alive():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_POLL_EXIT)
+        return True
+
+    def stop(self, *, grace_seconds: float) -> None:
+        """Send SIGTERM, and SIGKILL after the grace period."""
+        self.signal(signal.SIGTERM)
+        if not self.wait(grace_seconds):
+            self.signal(signal.SIGKILL)
+            self.wait(10)
+
+
+def start_detached(
+    command: Sequence[str], *, log: Path, pid_file: Path, cwd: Path, environment: Mapping[str, str]
+) -> Detached:
+    """Start a process in its own session, append its output to the log, and write the pid file.
+
+    The command must not contain secrets, because all users of the machine can read it.
+    """
+    done = subprocess.run(
+        ["/bin/sh", "-c", _DETACH, "sh", str(log), *command],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+        start_new_session=True,
+    )
+    pid = int(done.stdout)
+    began = process_start(pid)
+    if began is None:
+        reason = f": {done.stderr.strip()}" if done.stderr else ""
+        what = f"{Path(command[0]).name} ended during its start{reason}"
+        raise WorldError(what, where=str(log), hint="read the log; lakefeed local doctor checks this machine")
+    process = Detached(pid=pid, began=began)
+    try:
+        write_whole(pid_file, json.dumps(asdict(process)), overwrite=True)
+    except OSError:
+        # Stop the process, because without its pid file no later command could.
+        process.stop(grace_seconds=0)
+        raise
+    return process
+
+
+def find_detached(pid_file: Path) -> Detached | None:
+    """Return the process in a pid file, which may have ended; None if the file is missing or unreadable."""
+    try:
+        document = json.loads(pid_file.read_text())
+        return Detached(pid=int(document["pid"]), began=str(document["began"]))
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None

@@ -195,7 +195,7 @@ class _Order(SimpleNamespace):
                 spark.stop()
 
     def _send(self, records: DataFrame, servers: str, settings: dict[str, str]) -> Produced:
-        from lakefeed.monitor.terminal.progress_view import ProgressView
+        from lakefeed.monitor.terminal import ProgressView
         from lakefeed_local.produce.write import Interrupted, ProduceView, produce, produce_stream
 
         if self.checkpoint is not None:

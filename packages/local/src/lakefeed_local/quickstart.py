@@ -20,7 +20,7 @@ from lakefeed.config.connections import Catalog, Connections
 from lakefeed.errors import ConfigError, JobFailed, WorldError
 from lakefeed.lazy import SparkSession
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.monitor.terminal.view import RunView
+from lakefeed.monitor.terminal import RunView
 from lakefeed_encode.encode import to_records
 from lakefeed_local import template
 from lakefeed_local.discover import discover

@@ -13,13 +13,12 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from lakefeed.clients.environment import StackEnvironment, default_home
-from lakefeed.clients.iceberg.sqlite_catalog import make_catalog
+from lakefeed.clients.iceberg.catalogs import make_catalog
 from lakefeed.clients.spark import jars
 from lakefeed.clients.spark.driver_jvm import require_java
 from lakefeed.errors import ConfigError
 from lakefeed_local.home import Home, Memory, write_private
-from lakefeed_local.part import Part, PartStatus, Progress, StartStep
-from lakefeed_local.ports import LOOPBACK, choose_free, is_free, owner_of, taken
+from lakefeed_local.part import LOOPBACK, Part, PartStatus, Progress, StartStep, choose_free, is_free, owner_of, taken
 from lakefeed_local.servers import BUCKET, DEFAULT_STORE, REGION, STORES, Kafka, RegistryServer, Store, store_named
 
 

@@ -20,8 +20,7 @@ from pyarrow.fs import S3FileSystem
 from lakefeed.clients.environment import running_stack_environment
 from lakefeed.errors import ConfigError, PortTaken, Unreachable
 from lakefeed_local.local_command import local
-from lakefeed_local.part import StartStep
-from lakefeed_local.process import find_detached
+from lakefeed_local.part import StartStep, find_detached
 from lakefeed_local.stack import Endpoints, Stack
 
 RIDE = '{"type": "record", "name": "Ride", "fields": [{"name": "miles", "type": "double"}]}'

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lakefeed.errors import DownloadError, MissingExtra, install_command
-from lakefeed_local.go import GoProgram
+from lakefeed_local.servers import GoProgram
 
 PROGRAM = GoProgram(name="tool", package="example.org/tool", version="v1.2.3")
 

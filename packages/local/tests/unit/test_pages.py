@@ -16,11 +16,11 @@ from lakefeed.cli.main import root
 from lakefeed.cli.output import fail
 from lakefeed.errors import LakefeedError, RecordsLost, ResourceMissing
 from lakefeed.messages.pages import page_command
-from lakefeed_deploy.image.wheel import write_wheels
-from lakefeed_local import pages
+from lakefeed_deploy.image import write_wheels
+from lakefeed_local import docs_command
+from lakefeed_local.docs_command import find_page, indexed_pages, page_folder, search_pages, with_commands
 from lakefeed_local.examples import copy_example, packaged_examples
 from lakefeed_local.markdown import MarkdownPage
-from lakefeed_local.pages import find_page, indexed_pages, page_folder, search_pages, with_commands
 
 ROOT = Path(__file__).parents[4]
 FILES = [file for folder in ("src", "packages/*/src") for file in ROOT.glob(f"{folder}/**/*")]
@@ -116,7 +116,7 @@ def test_a_terminal_cuts_no_cell_of_a_table(width: int) -> None:
 
 
 def test_pages_are_written_as_html_with_working_links_and_pictures(tmp_path: Path) -> None:
-    opened = pages.write_pages(page_folder(), tmp_path, "exactly-once.md")
+    opened = docs_command.write_pages(page_folder(), tmp_path, "exactly-once.md")
     assert opened == tmp_path / "docs" / "exactly-once.html"
     text = opened.read_text("utf-8")
     assert '<h2 id="what-is-guaranteed">' in text
@@ -131,7 +131,7 @@ def test_pages_are_written_as_html_with_working_links_and_pictures(tmp_path: Pat
 
 
 def test_the_changelog_is_written_as_html_too(tmp_path: Path) -> None:
-    assert pages.write_pages(page_folder(), tmp_path, "../CHANGELOG.md") == tmp_path / "CHANGELOG.html"
+    assert docs_command.write_pages(page_folder(), tmp_path, "../CHANGELOG.md") == tmp_path / "CHANGELOG.html"
 
 
 def test_a_wheel_contains_all_pages(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from lakefeed.clients.environment import process_start
 from lakefeed.errors import WorldError
-from lakefeed_local.process import Detached, find_detached, start_detached
+from lakefeed_local.part import Detached, find_detached, start_detached
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from lakefeed.clients.environment import running_stack_environment
 from lakefeed.errors import ConfigError, JavaError
 from lakefeed_local.home import Memory
 from lakefeed_local.local_command import local
-from lakefeed_local.ports import choose_free, is_free, owner_of, taken
+from lakefeed_local.part import choose_free, is_free, owner_of, taken
 from lakefeed_local.stack import Stack
 
 

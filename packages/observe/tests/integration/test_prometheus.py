@@ -17,7 +17,7 @@ from lakefeed.feed.s3_requests import BatchRequests
 from lakefeed.ledger.outcomes import Reason
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.metrics.exposition import merged_text, metrics_text
-from lakefeed.monitor.metrics.reading import FeedReading
+from lakefeed.monitor.metrics.table import FeedReading
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.endpoint import OwnFeed
 from lakefeed_dashboard.server import serve

@@ -8,10 +8,10 @@ from lakefeed.plugins import CliCommand
 
 COMMANDS: Mapping[str, CliCommand] = {
     "backfill": CliCommand(
-        "lakefeed_repair.backfill_command:backfill", "Land old records that the feed will never read.", "run"
+        "lakefeed_repair.feed_commands:backfill", "Land old records that the feed will never read.", "run"
     ),
     "feed": CliCommand("lakefeed_repair.feed_commands:feed", "Pause, resume, stop or change a running feed.", "repair"),
-    "offsets rewind": CliCommand("lakefeed_repair.rewind_command:rewind", "Move a feed to other offsets.", "repair"),
+    "offsets rewind": CliCommand("lakefeed_repair.feed_commands:rewind", "Move a feed to other offsets.", "repair"),
     "dead-letters": CliCommand(
         "lakefeed_repair.dead_letters_commands:dead_letters",
         "Show, replay or drop records that could not become rows.",

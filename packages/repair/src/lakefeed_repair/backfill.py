@@ -30,7 +30,7 @@ from lakefeed.ledger.outcomes import ZERO, Counts, total
 from lakefeed.ledger.snapshot_summary import Backfill, adopted_offsets
 from lakefeed.messages.printable import ReadableResult, counted
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition, difference, intersection, portions, union
-from lakefeed.records.sources.kafka import read_batch
+from lakefeed.records.sources import read_batch
 from lakefeed.sinks.dead_letters.store import BACKFILLS, BackfillOrigin
 
 PAGE = "read-and-backfill"

@@ -24,8 +24,7 @@ from lakefeed.ledger.pauses import Pause, stored_pause
 from lakefeed.messages.redaction import remember
 from lakefeed.messages.text import one_line
 from lakefeed.monitor import drivers
-from lakefeed.monitor.client import FeedServer, feed_path, not_lakefeed
-from lakefeed.monitor.drivers import DriverFile
+from lakefeed.monitor.drivers import DriverFile, FeedServer, feed_path, not_lakefeed
 from lakefeed.operations.endpoint import ON_BEHALF_OF
 from lakefeed.operations.live_status import identity_of
 

@@ -1,8 +1,8 @@
-"""``lakefeed feed``: pauses, resumes, stops or changes a feed."""
+"""``lakefeed feed``, ``offsets rewind`` and ``backfill``: steer a feed, move it, land records that it never reads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -11,12 +11,30 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 import lakefeed
-from lakefeed.cli.options import options_of, output_option, servers_of, set_option, token_file_option
-from lakefeed.cli.output import emit
+from lakefeed.cli.options import (
+    dry_run_option,
+    log_file_option,
+    master_option,
+    one_part_of,
+    options_of,
+    output_option,
+    pipeline_argument,
+    servers_of,
+    set_option,
+    token_file_option,
+    topic_option,
+    yes_option,
+)
+from lakefeed.cli.output import column_lines, echo, emit, figure, first_lines, say
+from lakefeed.clients.spark.session import log_path
+from lakefeed.clients.spark.signals import stop_on_signals
 from lakefeed.errors import ResourceMissing
+from lakefeed.offsets.ranges import OffsetRange
 
 if TYPE_CHECKING:
+    from lakefeed_repair.backfill import BackfillCommit, BackfillRequest, BackfillSummary
     from lakefeed_repair.control import RunningFeed
+    from lakefeed_repair.rewind import RewindPlan
 
 F = TypeVar("F", bound=Callable[..., Any])
 SUFFIXES = (".yaml", ".yml")
@@ -56,7 +74,7 @@ def find(target: str, overrides: tuple[str, ...], url: str | None, token_file: P
 
     Raises a ResourceMissing if ``target`` is a name, and no driver on this machine runs a feed of this name.
     """
-    from lakefeed.monitor.client import FeedServer
+    from lakefeed.monitor.drivers import FeedServer
     from lakefeed_repair.control import ANSWER_SECONDS, RunningFeed, running_feed, running_feed_named
 
     path = Path(target)
@@ -174,3 +192,172 @@ def _ask(found: FeedTarget, action: str, *, wait: bool, then: str, **values: Any
 
 def _emit(found: FeedTarget, action: str, document: Mapping[str, Any], text: str) -> None:
     emit({"feed": found.name, "action": action, **document}, f"{found.name}: {text}")
+
+
+@click.command()
+@pipeline_argument
+@click.option(
+    "--to",
+    required=True,
+    metavar="TARGET",
+    help="earliest, latest, table, timestamp:2026-11-20T06:30, snapshot:ID, topic:partition:offset,… or the JSON of "
+    "Spark's offsets.",
+)
+@click.option("--topic", help="Move only this topic; required for a pipeline with many tables.")
+@click.option("--partition", type=click.IntRange(0), help="Move only partitions with this number.")
+@click.option(
+    "--delete-rows/--keep-rows",
+    default=None,
+    help="Delete the rows of records that are read again, in the same commit, or keep them beside the new rows.",
+)
+@click.option("--accept-loss", is_flag=True, help="Allow moves forward, which leave records unread.")
+@dry_run_option
+@yes_option
+@master_option
+@output_option
+def rewind(
+    pipeline: Path, to: str, topic: str | None, dry_run: bool, yes: bool, master: str | None, **choice: Any
+) -> None:
+    """Move PIPELINE to other offsets.
+
+    Moves ledger, rows, dead letters, checkpoint and monitoring group; --to table only recreates the checkpoint. Stops a
+    running driver at its next commit. The next start, or the same command, completes an interrupted move.
+    """
+    from lakefeed_repair import rewind as moving
+
+    declared = lakefeed.Pipeline.from_file(pipeline, to_run=False)
+    if declared.config.has_many_tables:
+        declared = one_part_of(declared, topic)
+    agreed = moving.plan_rewind(declared, to, topic=topic, **choice)
+    lines = list(_plan_lines(agreed, has_checkpoint=bool(declared.config.checkpoint)))
+    if dry_run:
+        emit({**agreed.as_dict(), "done": False}, lines)
+        return
+    if not yes:
+        say(lines)
+        click.confirm("Move the feed?", abort=True, err=True)
+    spark = declared.session(master=master, log_file=log_path(f"{declared.config.name}-rewind"))
+    if message := moving.rewind(declared, agreed, spark=spark):
+        echo(message, err=True)
+    emit({**agreed.as_dict(), "done": True}, [*lines, "done; the next start resumes there"])
+
+
+def _plan_lines(agreed: RewindPlan, *, has_checkpoint: bool) -> Iterator[str]:
+    if not agreed.moves:
+        then = "the checkpoint is recreated" if has_checkpoint else "it has no checkpoint to recreate"
+        yield f"{agreed.feed} keeps the position of {agreed.table}; {then}"
+    else:
+        yield f"{agreed.feed} in {agreed.table}:"
+        lines = [("partition", "from", "to", "read again", "given up", "rows", "dead letters")]
+        for move in agreed.moves:
+            start = "?" if move.start is None else f"{move.start}"
+            counts = (f"{move.again:,}", f"{move.given_up:,}", figure(move.rows), f"{move.letters:,}")
+            lines.append((f"{move.topic}-{move.partition}", start, f"{move.to}", *counts))
+        yield from column_lines(lines, left=1)
+    if agreed.rows:
+        yield f"{agreed.rows:,} rows {'are deleted' if agreed.delete_rows else 'stay beside the new rows'}"
+    if agreed.letters:
+        yield f"{agreed.letters:,} dead letters are deleted"
+
+
+MOST_RANGES_SHOWN = 20
+
+
+@click.command()
+@pipeline_argument
+@click.option(
+    "--from",
+    "start",
+    metavar="earliest|OFFSET|TIME",
+    default="earliest",
+    show_default=True,
+    help="Land only records from this position on, in all partitions.",
+)
+@click.option(
+    "--range",
+    "ranges",
+    multiple=True,
+    metavar="TOPIC:PARTITION:START:END",
+    help="Land only records of these offsets; repeatable.",
+)
+@topic_option
+@dry_run_option
+@set_option
+@master_option
+@log_file_option
+@output_option
+def backfill(
+    pipeline: Path,
+    start: str,
+    ranges: tuple[str, ...],
+    topic: str | None,
+    dry_run: bool,
+    overrides: tuple[str, ...],
+    master: str | None,
+    log_file: Path | None,
+) -> None:
+    """Land old records of PIPELINE's topics, exactly once.
+
+    Lands records that the table lacks and the feed will never read, because it began after them or was moved past them.
+    May run beside the feed, and does not change its position. A commit has at most max_records_per_batch records.
+
+    SIGTERM, SIGHUP and Ctrl-C end the backfill after the current commit, with status 0; a second Ctrl-C ends it
+    immediately, with 130. After any end, the next backfill lands the remaining records.
+    """
+    from lakefeed.monitor.terminal import ProgressView
+    from lakefeed_repair.backfill import backfill as land
+
+    request = _request(start, ranges)
+    declared = lakefeed.Pipeline.from_file(pipeline, overrides=overrides)
+    declared = declared.of_topic(topic) if topic is not None else declared
+    name = declared.config.name
+    log_file = log_file or log_path(f"{name}-backfill")
+    with ProgressView(f"{name} backfill") as view:
+        view.note(f"starting; Spark's log is {log_file}")
+        spark = declared.session(master=master, log_file=log_file)
+
+        def show(commit: BackfillCommit) -> None:
+            for note in commit.notes:
+                view.note(note)
+            dead_letters = commit.counts.dead_letters
+            view.note(
+                f"commit {commit.number} of {commit.of} · in {commit.counts.records:,} · out {commit.rows:,}"
+                + (f" · dead letters {dead_letters:,}" if dead_letters else "")
+                + f" · {commit.seconds:.1f} s"
+            )
+
+        with stop_on_signals(view.note) as stop:
+            done = land(declared, request, spark=spark, dry_run=dry_run, stop=stop, on_commit=show)
+    emit(done.as_dict(), _lines(name, done))
+
+
+def _request(start: str, ranges: tuple[str, ...]) -> BackfillRequest:
+    from lakefeed.clients.kafka.selection import moment
+    from lakefeed_repair.backfill import BackfillRequest
+
+    chosen = tuple(OffsetRange.parse(text) for text in ranges) or None
+    if start == "earliest":
+        return BackfillRequest(ranges=chosen)
+    if start.isdecimal() and len(start) < 19:
+        return BackfillRequest(ranges=chosen, start=int(start))
+    return BackfillRequest(ranges=chosen, since=moment(start))
+
+
+def _lines(feed: str, done: BackfillSummary) -> Iterator[str]:
+    if done.settled:
+        yield f"wrote {done.settled:,} dead letters of an interrupted backfill"
+    if not done.planned.offsets:
+        yield f"{feed}: the table lacks no record that the topics still have"
+    elif done.dry_run:
+        yield f"{feed}: would land {done.planned.offsets:,} missing offsets in {done.commits:,} commits"
+        yield from first_lines(done.planned.ranges, most=MOST_RANGES_SHOWN)
+    else:
+        yield (
+            f"{feed}: {done.commits:,} commits, {done.records:,} records of {done.planned.offsets:,} offsets, "
+            f"{done.rows:,} rows, {done.dead_letters:,} dead letters, {done.skipped:,} skipped in {done.seconds:.1f} s"
+            + ("; stopped before the end, the next backfill resumes" if done.stopped else "")
+        )
+    if done.planned.gone:
+        gone = sum(lost.records for lost in done.planned.gone)
+        yield f"neither the table nor the topics have these {gone:,} offsets:"
+        yield from first_lines(done.planned.gone, most=MOST_RANGES_SHOWN)

@@ -29,7 +29,7 @@ from lakefeed.ledger.snapshot_summary import Replay
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.followers import FollowedRun
 from lakefeed.records.decode import RECORD
-from lakefeed.records.sources.kafka import SourceTopics
+from lakefeed.records.sources import SourceTopics
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter, DeadLetterStore
 
 PAGE = "dead-letters"

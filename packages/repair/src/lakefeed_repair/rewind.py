@@ -27,8 +27,7 @@ from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.outcomes import ZERO
 from lakefeed.ledger.snapshot_summary import POSITION, adopted_offsets
 from lakefeed.ledger.snapshots import ancestors, commits_of, scanned, stored_position
-from lakefeed.ledger.stateful_batches import has_state
-from lakefeed.offsets.ranges import Partition
+from lakefeed.offsets.ranges import Partition, has_state
 from lakefeed.operations.status import FeedStatus, feed_status
 from lakefeed.operations.verify.row_offsets import OFFSET, PARTITION, TOPIC
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter

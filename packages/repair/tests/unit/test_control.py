@@ -16,8 +16,7 @@ from lakefeed.errors import AccessDenied, ConfigError, JobFailed, LakefeedError,
 from lakefeed.feed.events import Event
 from lakefeed.ledger.pauses import PAUSE_FILE, UNREADABLE, CheckpointPauses, LocalPauses, Pause, pause_of, stored_pause
 from lakefeed.monitor import drivers
-from lakefeed.monitor.client import FeedServer
-from lakefeed.monitor.drivers import DriverFile
+from lakefeed.monitor.drivers import DriverFile, FeedServer
 from lakefeed.operations.live_status import identity_of
 from lakefeed_repair.control import (
     RunningFeed,

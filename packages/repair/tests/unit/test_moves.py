@@ -5,9 +5,9 @@ import pytest
 from lakefeed.clients.iceberg.sql import rows_where
 from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription
 from lakefeed.errors import ConfigError, LakefeedError, RecordsLost, ResourceMissing
+from lakefeed.ledger.feed_position import step_back
 from lakefeed.ledger.outcomes import Counts
 from lakefeed.ledger.snapshot_summary import Commit, PositionReset
-from lakefeed.ledger.step_back import step_back
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.operations.verify.audit import findings
 from lakefeed.operations.verify.evidence import Evidence, Letters

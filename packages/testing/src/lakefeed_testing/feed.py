@@ -25,7 +25,7 @@ from lakefeed.errors import ConfigError
 from lakefeed.feed.feed import Feed, FeedSource
 from lakefeed.lazy import DataFrame, SparkSession, sf
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
-from lakefeed.records.sources.kafka import BAD_TIMESTAMP
+from lakefeed.records.sources import BAD_TIMESTAMP
 from lakefeed_testing.settings import CaseRecord, CaseTable
 
 AnyEncoded = TypeVar("AnyEncoded", bound=Encoded)
@@ -320,7 +320,7 @@ def _text(content: bytes | None) -> str | None:
 
 
 def _as_source(files: DataFrame, *, headers: bool) -> DataFrame:
-    """Return the records of files with the columns of the Kafka source (``records.sources.kafka.read_stream``)."""
+    """Return the records of files with the columns of the Kafka source (``records.sources.read_stream``)."""
     columns = [
         sf.unbase64("key").alias("key"),
         sf.unbase64("value").alias("value"),

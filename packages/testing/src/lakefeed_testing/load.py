@@ -9,7 +9,7 @@ from pathlib import Path
 from lakefeed.clients.environment import default_environment
 from lakefeed.config.loading.document import Document, Remote, interpolate
 from lakefeed.config.loading.load import read
-from lakefeed.config.loading.shape import dotted
+from lakefeed.config.loading.nodes import dotted
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.problem import raise_first_error
 from lakefeed.errors import ConfigError

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from lakefeed import session
-from lakefeed.clients.iceberg.sqlite_catalog import make_catalog
+from lakefeed.clients.iceberg.catalogs import make_catalog
 from lakefeed.clients.spark import statements
 from lakefeed.clients.spark.errors import translating
 from lakefeed.clients.spark.session import log_path
@@ -35,10 +35,10 @@ from lakefeed.feed.batch_writer import BatchResult, BatchWriter
 from lakefeed.feed.run import MicroBatches, watch
 from lakefeed.lazy import DataFrame, SparkSession, sf
 from lakefeed.ledger.outcomes import ZERO
-from lakefeed.ledger.stateful_batches import with_batch
 from lakefeed.messages.printable import ReadableResult, counted
+from lakefeed.offsets.ranges import with_batch
 from lakefeed.records.decode.registry import SchemaText
-from lakefeed.records.sources.kafka import query_id
+from lakefeed.records.sources import query_id
 from lakefeed_encode.encode import json_of
 from lakefeed_testing.compare import Difference, FoundDeadLetter, Outcome, differences, read_row
 from lakefeed_testing.encode import CaseEncoder, GivenValue

@@ -36,8 +36,8 @@ from lakefeed.errors import AuditFailed, ConfigError, LakefeedError, ResourceMis
 
 if TYPE_CHECKING:
     from lakefeed.config.connections import Connections
+    from lakefeed_upkeep.actions import MaintenancePlan
     from lakefeed_upkeep.maintain import Report
-    from lakefeed_upkeep.planner import MaintenancePlan
     from lakefeed_upkeep.settings import Upkeep
     from lakefeed_upkeep.table_stats import Health
 
@@ -69,7 +69,7 @@ def describe(target: str, topic: str | None, **options: Any) -> None:
     Reads only metadata, without Spark; changes nothing, and may run beside the feed.
     """
     names, connections, settings = _choose(target, topic, options)
-    from lakefeed_upkeep.planner import plan
+    from lakefeed_upkeep.actions import plan
     from lakefeed_upkeep.table_stats import read_health
 
     target_bytes = settings.compact.target_mb * 1024 * 1024 if settings.compact.target_mb else None
@@ -116,7 +116,7 @@ def maintain(
     Exit status: 1 if other commits prevented a step every time, if another upkeep of the table runs, or if one of
     several tables failed; otherwise 0.
     """
-    from lakefeed.monitor.terminal.progress_view import ProgressView
+    from lakefeed.monitor.terminal import ProgressView
     from lakefeed_upkeep.maintain import Maintenance
     from lakefeed_upkeep.schedule import repeat_upkeep
 
@@ -274,7 +274,7 @@ def _tune(settings: Upkeep, options: dict[str, Any]) -> Upkeep:
 
 
 def _document(read: Health, planned: MaintenancePlan) -> dict[str, Any]:
-    from lakefeed_upkeep.planner import LastUpkeep
+    from lakefeed_upkeep.actions import LastUpkeep
     from lakefeed_upkeep.table_stats import SIZES_MB
 
     sizes = zip((*SIZES_MB, None), read.sizes, strict=True)
@@ -297,7 +297,7 @@ def _command(target: str, step: str) -> str:
 
 
 def _health_lines(read: Health, planned: MaintenancePlan, target: str) -> Iterator[str]:
-    from lakefeed_upkeep.planner import LastUpkeep
+    from lakefeed_upkeep.actions import LastUpkeep
     from lakefeed_upkeep.table_stats import SIZES_MB
 
     def line(name: str, text: str) -> str:

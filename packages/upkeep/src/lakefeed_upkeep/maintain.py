@@ -21,8 +21,18 @@ from lakefeed.clients.spark.session import activate
 from lakefeed.config.connections import Connections
 from lakefeed.errors import ConfigError, TableBusy
 from lakefeed.lazy import SparkSession
-from lakefeed_upkeep.actions import MB, Done, MaintenanceActions, WriteConflict
-from lakefeed_upkeep.planner import LAST, REWRITES, Due, LastUpkeep, MaintenancePlan, plan
+from lakefeed_upkeep.actions import (
+    LAST,
+    MB,
+    REWRITES,
+    Done,
+    Due,
+    LastUpkeep,
+    MaintenanceActions,
+    MaintenancePlan,
+    WriteConflict,
+    plan,
+)
 from lakefeed_upkeep.settings import Upkeep
 from lakefeed_upkeep.table_stats import Health, read_health
 

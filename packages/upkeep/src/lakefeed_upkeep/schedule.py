@@ -17,8 +17,8 @@ from lakefeed.errors import LakefeedError, ResourceMissing, TableBusy
 from lakefeed.feed.control import ActionRequest
 from lakefeed.lazy import SparkSession
 from lakefeed.operations.followers import FollowedRun
+from lakefeed_upkeep.actions import LastUpkeep
 from lakefeed_upkeep.maintain import Maintenance, Report
-from lakefeed_upkeep.planner import LastUpkeep
 from lakefeed_upkeep.settings import Upkeep
 
 DEFAULT_EVERY = "1 hour"

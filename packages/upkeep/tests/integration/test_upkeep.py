@@ -9,11 +9,11 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from lakefeed.errors import ConfigError
-from lakefeed.operations.verify.verify import verify_feed
+from lakefeed.operations.verify import verify_feed
 from lakefeed.pipeline import Pipeline
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter
 from lakefeed_repair.replay import replay
-from lakefeed_upkeep import planner as due
+from lakefeed_upkeep import actions as due
 from lakefeed_upkeep.commands import tables
 from lakefeed_upkeep.maintain import Maintenance, Report
 from lakefeed_upkeep.settings import Upkeep

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.config.values import seconds_of
 from lakefeed.feed.progress import FinishedBatch
-from lakefeed_upkeep import planner as due
+from lakefeed_upkeep import actions as due
 from lakefeed_upkeep.table_stats import Health, read_health
 from packages.upkeep.tests.integration.test_upkeep import DECODE, every_record_once, look_after, nothing_is_too_young
 from tests.support.cli import Running, lakefeed

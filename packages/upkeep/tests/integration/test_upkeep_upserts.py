@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.pipeline import Pipeline
-from lakefeed_upkeep.planner import LastUpkeep
+from lakefeed_upkeep.actions import LastUpkeep
 from lakefeed_upkeep.table_stats import read_health
 from packages.upkeep.tests.integration.test_upkeep import OFTEN, look_after, nothing_is_too_young
 from tests.support.background import Background

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from lakefeed_upkeep.planner import LAST, LastUpkeep, expiry, plan
+from lakefeed_upkeep.actions import LAST, LastUpkeep, expiry, plan
 from lakefeed_upkeep.settings import Expire, Upkeep
 from lakefeed_upkeep.table_stats import Ancestor, Health, Partition, PartitionKey
 

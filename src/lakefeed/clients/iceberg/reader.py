@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache, wraps
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.clients import postgresql
 from lakefeed.clients.environment import default_connections
-from lakefeed.clients.iceberg.variants import let_variants_pass
+from lakefeed.clients.iceberg import catalogs
 from lakefeed.clients.spark.errors import BRING_BACK, METADATA_GONE
 from lakefeed.config import trust
 from lakefeed.config.connections import S3, Connections
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 _PLAIN_IO = "pyiceberg.io.pyarrow.PyArrowFileIO"
 _TRUSTING_IO = "lakefeed.clients.iceberg.file_io.TrustingFileIO"
-_CERTIFIED_IO = "lakefeed.clients.iceberg.certified_io.CertifiedFileIO"
+_CERTIFIED_IO = "lakefeed.clients.iceberg.file_io.CertifiedFileIO"
 
 
 def open_catalog(name: str, *, connections: Connections) -> Catalog:
@@ -48,7 +49,7 @@ def open_catalog(name: str, *, connections: Connections) -> Catalog:
         properties |= {f"s3.{key}": secret.get_secret_value() for key, secret in keys.items() if secret is not None}
     with _explained(catalog):
         opened = load_catalog(name, **{key: value for key, value in properties.items() if value is not None})
-    if catalog.uri.startswith(postgresql.SCHEME):
+    if catalog.uri.startswith(catalogs.POSTGRESQL):
         _without_pool(opened)
     return opened
 
@@ -131,10 +132,10 @@ def _sqlalchemy_uri(catalog: Settings) -> str:
     """Return SQLAlchemy's URL of the catalog's database; a URL for PostgreSQL contains the login."""
     if (file := catalog.sqlite_file) is not None:
         return f"sqlite:///{file}"
-    if catalog.uri.startswith(postgresql.SCHEME):
-        if not postgresql.can_log_in():
+    if catalog.uri.startswith(catalogs.POSTGRESQL):
+        if not catalogs.can_log_in():
             raise MissingExtra.of("psycopg", "postgresql", "reading a table of a PostgreSQL catalog without Spark")
-        database = postgresql.CatalogDatabase.of(catalog.uri)
+        database = catalogs.CatalogDatabase.of(catalog.uri)
         return database.sqlalchemy_url(username=catalog.username, password=catalog.password)
     what, hint = "this database of a catalog can only be opened with Spark", "read the table with lakefeed.session()"
     raise ConfigError(f"{what}: it is neither SQLite nor PostgreSQL", where=catalog.uri, hint=hint)
@@ -159,7 +160,57 @@ def _explained(catalog: Settings) -> Iterator[None]:
         hint = "check catalogs.<name>.uri and that the catalog runs: lakefeed check --connect"
         raise Unreachable("the catalog does not answer", where=where, hint=hint) from None
     except DatabaseError as error:
-        if not (isinstance(error, OperationalError) and catalog.uri.startswith(postgresql.SCHEME)):
+        if not (isinstance(error, OperationalError) and catalog.uri.startswith(catalogs.POSTGRESQL)):
             what = f"the catalog's database cannot be used: {error.orig}"
             raise Unreachable(what, where=where, hint="lakefeed check --connect says what is wrong with it") from None
-        raise postgresql.login_error(str(error.orig), postgresql.CatalogDatabase.of(catalog.uri)) from None
+        raise catalogs.login_error(str(error.orig), catalogs.CatalogDatabase.of(catalog.uri)) from None
+
+
+# pyiceberg 0.12 does not know the type variant. With this replacement it reads metadata and manifests, but no rows.
+# Remove it when pyiceberg has the type: https://github.com/apache/iceberg-python/issues/1819
+_SHOWN_AS = "binary"
+_PARTS = ("type", "element", "value")
+
+
+@cache
+def let_variants_pass() -> None:
+    """Make pyiceberg read the metadata of tables with a type variant as if the type were binary."""
+    from pyiceberg.catalog.rest import TableResponse
+    from pyiceberg.table.metadata import TableMetadataUtil
+
+    parse_raw, parse_response = TableMetadataUtil.parse_raw, TableResponse.model_validate_json
+
+    @wraps(parse_raw)
+    def raw(data: str) -> Any:
+        return parse_raw(_without_variants(data))
+
+    @wraps(parse_response)
+    def response(json_data: str, *arguments: Any, **options: Any) -> Any:
+        return parse_response(_without_variants(json_data), *arguments, **options)
+
+    TableMetadataUtil.parse_raw = staticmethod(raw)  # type: ignore[method-assign]
+    TableResponse.model_validate_json = response  # type: ignore[method-assign, assignment]
+
+
+def _without_variants(text: str) -> str:
+    if '"variant"' not in text:
+        return text
+    document = json.loads(text)
+    metadata = document.get("metadata", document)
+    for schema in metadata.get("schemas") or ():
+        _replace(schema)
+    return json.dumps(document)
+
+
+def _replace(node: Any) -> None:
+    """Replace the type variant in a type, a field or a list of fields."""
+    if isinstance(node, list):
+        for each in node:
+            _replace(each)
+    elif isinstance(node, dict):
+        for key in _PARTS:
+            if node.get(key) == "variant":
+                node[key] = _SHOWN_AS
+            else:
+                _replace(node.get(key))
+        _replace(node.get("fields"))

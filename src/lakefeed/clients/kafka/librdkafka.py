@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import difflib
 import logging
 import re
 import ssl
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -14,7 +16,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from lakefeed.clients.http import connect
-from lakefeed.clients.kafka import msk_iam
+from lakefeed.clients.s3 import keys_of_the_chain
 from lakefeed.config import trust
 from lakefeed.config.kafka_client import CONSUMER_DEFAULTS, MSK_IAM, PREFIX
 from lakefeed.config.sources import KafkaSource
@@ -252,7 +254,7 @@ def _oauth(jaas: str, token_url: str) -> dict[str, str]:
 def _msk_iam(jaas: str) -> dict[str, Any]:
     """Return the settings for Amazon's IAM login, whose tokens this process signs, because librdkafka cannot."""
     login = _jaas_options(jaas)
-    sign = partial(msk_iam.token, login["awsStsRegion"], profile=login.get("awsProfileName"))
+    sign = partial(msk_iam_token, login["awsStsRegion"], profile=login.get("awsProfileName"))
     # Sign the first token now, to raise an error if AWS's keys are missing: librdkafka would report a timeout.
     signed = [sign()]
     return {"sasl.mechanisms": "OAUTHBEARER", "oauth_cb": lambda _: signed.pop() if signed else sign()}
@@ -283,3 +285,28 @@ def _unreadable(key: str, kinds: str) -> ConfigError:
         where="the Kafka client's settings",
         hint=f"convert the store, and set '{PREFIX}{key.replace('location', 'type')}': {kinds}",
     )
+
+
+# Java's client logs in at Amazon MSK with a SASL mechanism of its own. Brokers also accept tokens, which are signed
+# URLs, by OAUTHBEARER: https://github.com/aws/aws-msk-iam-sasl-signer-python.
+_TOKEN_SECONDS = 900
+
+
+def msk_iam_token(region: str, *, profile: str | None = None) -> tuple[str, float]:
+    """Sign a token with the keys of AWS's default chain; return the token and its expiry time, in seconds since 1970.
+
+    Raises:
+        MissingExtra: botocore is missing.
+        AccessDenied: AWS's default chain has no keys.
+    """
+    keys = keys_of_the_chain("AWS", purpose="Amazon MSK's login by IAM", profile=profile)
+    from botocore.auth import SigV4QueryAuth
+    from botocore.awsrequest import AWSRequest
+
+    address = f"https://kafka.{region}.amazonaws.com/"
+    request = AWSRequest(method="GET", url=address, params={"Action": "kafka-cluster:Connect"})
+    expires = time.time() + _TOKEN_SECONDS
+    SigV4QueryAuth(keys, "kafka-cluster", region, expires=_TOKEN_SECONDS).add_auth(request)
+    # The name of the client, for the broker's log; the signature does not cover this parameter.
+    signed = f"{request.url}&User-Agent=lakefeed"
+    return base64.urlsafe_b64encode(signed.encode()).rstrip(b"=").decode(), expires

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
 
-from lakefeed.config import tls
+from lakefeed.config import trust
 from lakefeed.errors import AccessDenied, FileDenied
 
 if TYPE_CHECKING:
@@ -116,4 +116,4 @@ def _database_tls(catalog: Catalog) -> dict[str, str]:
     if not catalog.uri.startswith("jdbc:postgresql:"):
         return {}
     given = dict(parse_qsl(urlsplit(catalog.uri.removeprefix("jdbc:")).query, keep_blank_values=True))
-    return {f"jdbc.{name}": value for name, value in tls.pgjdbc_properties(given).items()}
+    return {f"jdbc.{name}": value for name, value in trust.pgjdbc_properties(given).items()}

@@ -12,9 +12,8 @@ import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode
 
 from lakefeed.config.connections import AWS_KEYS, credentials_in
-from lakefeed.config.loading import shape
-from lakefeed.config.loading.nodes import OVERRIDE, Location, refuse
-from lakefeed.config.loading.shape import Place, dotted
+from lakefeed.config.loading import nodes
+from lakefeed.config.loading.nodes import OVERRIDE, Location, Place, dotted, refuse
 from lakefeed.config.problem import Problem
 from lakefeed.config.secrets import SECRET_KEY, SecretText, at_launch, keeps_secrets, place_of_secrets
 from lakefeed.messages.redaction import SHORTEST, SHORTEST_OF_FREE, remember
@@ -210,7 +209,7 @@ class _Conversion:
         for index, item in enumerate(node.value):
             here = (*place, index)
             self.document.keys[here] = Location.of(item.start_mark)
-            values.append(self.value(item, here, shape.step(annotation, index)))
+            values.append(self.value(item, here, nodes.step(annotation, index)))
         return values
 
     def block(self, node: Node, place: Place, annotation: Any) -> dict[str, Any]:
@@ -229,8 +228,8 @@ class _Conversion:
                 self.add(f"'{key}' occurs twice in this block", here, location, hint)
                 continue
             self.document.keys[here] = location
-            free = shape.free_form(annotation)
-            values[key] = self.value(value_node, here, shape.step(annotation, key), free=free)
+            free = nodes.free_form(annotation)
+            values[key] = self.value(value_node, here, nodes.step(annotation, key), free=free)
         return values
 
     def scalar(self, node: ScalarNode, place: Place, annotation: Any, free: Any) -> Any:
@@ -240,7 +239,7 @@ class _Conversion:
         key = str(place[-1]) if place else ""
         is_secret_key = free is not None and bool(SECRET_KEY.search(key))
         from_outside = free is not None and bool(outcome.variables) and not at_launch(key)
-        is_named = is_secret_key or shape.is_secret(annotation)
+        is_named = is_secret_key or nodes.is_secret(annotation)
         is_secret = is_named or from_outside
         self.report_references(outcome, place, location, is_secret=is_secret)
         if from_outside and not keeps_secrets(free):
@@ -267,16 +266,16 @@ class _Conversion:
             hint = "remove the credentials, or write the whole value as ${NAME}, which lakefeed keeps secret"
             self.broken(what, place, location, hint)
             return outcome.text
-        if Path in shape.members(annotation):
+        if Path in nodes.members(annotation):
             return self.path(outcome.text, place, location)
-        if outcome.variables and shape.accepts_text(annotation):
+        if outcome.variables and nodes.accepts_text(annotation):
             # A variable's value such as 0123 or 1.10 stays text if the setting accepts text.
             if from_outside:
                 return SecretText(outcome.text)
             return outcome.text or (None if node.style is None and type(None) in get_args(annotation) else "")
         typed = self.typed(node, outcome.text)
         # If all values of a block are texts, as table properties are, 134217728 and true stay texts too.
-        return outcome.text if shape.members(free) == (str,) and isinstance(typed, int | float) else typed
+        return outcome.text if nodes.members(free) == (str,) and isinstance(typed, int | float) else typed
 
     def report_references(self, outcome: Interpolation, place: Place, location: Location, *, is_secret: bool) -> None:
         for name in outcome.undefined:

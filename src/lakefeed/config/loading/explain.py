@@ -10,9 +10,9 @@ from typing import Any
 
 from lakefeed import plugins
 from lakefeed.config.base import ConfigProblem, ConfigProblems, OneOf, nearest
-from lakefeed.config.loading import shape
+from lakefeed.config.loading import nodes
 from lakefeed.config.loading.document import Document
-from lakefeed.config.loading.shape import Place, dotted
+from lakefeed.config.loading.nodes import Place, dotted
 from lakefeed.config.models import pipeline_model
 from lakefeed.config.problem import Problem
 from lakefeed.errors import install_command
@@ -72,7 +72,7 @@ class Detail:
         """Return whether pydantic validated a block as a word, where both are allowed; the errors of the block say
         more.
         """
-        accepts_block = shape.model_of(type_at(self.place)) is not None
+        accepts_block = nodes.model_of(type_at(self.place)) is not None
         return self.type == "literal_error" and isinstance(self.input, dict) and accepts_block
 
     @property
@@ -89,11 +89,11 @@ def _place_of(loc: tuple[int | str, ...]) -> Place:
     annotation: Any = pipeline_model()
     is_member_named = False
     for segment in loc:
-        below = shape.step(annotation, segment)
+        below = nodes.step(annotation, segment)
         if below is None:
-            if shape.model_of(annotation) is None or segment == "[key]":
+            if nodes.model_of(annotation) is None or segment == "[key]":
                 return place
-            if is_member_named or len(shape.members(annotation)) == 1:
+            if is_member_named or len(nodes.members(annotation)) == 1:
                 return (*place, segment)
             is_member_named = True
             continue
@@ -107,11 +107,11 @@ def _place_below(place: Place, problem: ConfigProblem) -> Place:
 
 def type_at(place: Place) -> Any:
     """Return the type of the setting at a place; None if there is no such setting."""
-    return shape.at(pipeline_model(), place)
+    return nodes.at(pipeline_model(), place)
 
 
 def _names_at(place: Place) -> list[str]:
-    return list(shape.fields(shape.model_of(type_at(place))))
+    return list(nodes.fields(nodes.model_of(type_at(place))))
 
 
 def explain(details: Sequence[Detail], document: Document) -> list[Problem]:
@@ -154,13 +154,13 @@ def _problem_of(detail: Detail, document: Document) -> Problem:
         return _unknown_option(place, document)
     if detail.type == "missing":
         example = _example(place)
-        hint = f"for instance  {example}" if example else f"it expects {shape.expected(annotation)}"
+        hint = f"for instance  {example}" if example else f"it expects {nodes.expected(annotation)}"
         return document.problem(place, f"'{place[-1]}' is missing{_in_block(place)}", hint, key=True)
     name = "a pipeline file"
     if place:
         name = f"'{place[-1] if isinstance(place[-1], str) else dotted(place)}'"
     if detail.is_about_type:
-        what = f"{name} expects {shape.expected(annotation)}; found {_found(detail, document)}"
+        what = f"{name} expects {nodes.expected(annotation)}; found {_found(detail, document)}"
         return document.problem(place, what, _hint_about_type(detail.input, annotation))
     is_own = isinstance(detail.cause, ValueError)
     message = str(detail.cause) if is_own else detail.message[:1].lower() + detail.message[1:]
@@ -172,10 +172,10 @@ def _problem_of(detail: Detail, document: Document) -> Problem:
 
 
 def _example(place: Place) -> str | None:
-    field = shape.fields(shape.model_of(type_at(place[:-1]))).get(str(place[-1]))
+    field = nodes.fields(nodes.model_of(type_at(place[:-1]))).get(str(place[-1]))
     if field is not None and field.examples:
         return f"{place[-1]}: {field.examples[0]}"
-    named = ("<name>" if shape.free_form(type_at(place[:at])) is not None else part for at, part in enumerate(place))
+    named = ("<name>" if nodes.free_form(type_at(place[:at])) is not None else part for at, part in enumerate(place))
     return _EXAMPLES.get(dotted(tuple(named)))
 
 
@@ -184,17 +184,17 @@ def _in_block(place: Place) -> str:
 
 
 def _hint_about_type(value: Any, annotation: Any) -> str | None:
-    if words := shape.choices(annotation):
+    if words := nodes.choices(annotation):
         near = nearest(str(value), words)
         return f"did you mean '{near}'?" if near else None
     is_plain = not isinstance(value, str | list | dict) and value is not None
-    return "put it in quotes" if is_plain and shape.accepts_text(annotation) else None
+    return "put it in quotes" if is_plain and nodes.accepts_text(annotation) else None
 
 
 def _found(detail: Detail, document: Document) -> str:
     """Describe the wrong value, without secrets and without values of environment variables."""
     place, value = detail.place, detail.input
-    if place in document.secret_places or shape.is_secret(type_at(place)):
+    if place in document.secret_places or nodes.is_secret(type_at(place)):
         return "something else (not shown: it is a secret)"
     if isinstance(value, dict):
         return "a block" if value else "an empty block"
@@ -211,7 +211,7 @@ def _found(detail: Detail, document: Document) -> str:
 def all_settings() -> dict[str, list[str]]:
     """Return the dotted places of all settings, by the last word of the place."""
     places: dict[str, list[str]] = {}
-    for place, _ in shape.walk(pipeline_model()):
+    for place, _ in nodes.walk(pipeline_model()):
         places.setdefault(place[-1], []).append(dotted(place))
     return places
 
@@ -223,7 +223,7 @@ def _unknown_option(place: Place, document: Document) -> Problem:
         return document.problem(place, what, install_command(extra), key=True)
     near = nearest(word, names)
     elsewhere = all_settings()
-    model = shape.model_of(type_at(place[:-1]))
+    model = nodes.model_of(type_at(place[:-1]))
     if model is not None and issubclass(model, OneOf) and (unknown := model.unknown_kind(word)) is not None:
         has_kind = any((*place[:-1], kind) in document.contents for kind in model.kinds())
         if not (has_kind or word == "<<" or "." in word or near or word in elsewhere):

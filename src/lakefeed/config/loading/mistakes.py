@@ -16,10 +16,10 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from lakefeed.config.base import ConfigProblem, OneOf, nearest
-from lakefeed.config.loading import shape
+from lakefeed.config.loading import nodes
 from lakefeed.config.loading.document import Document
 from lakefeed.config.loading.explain import Detail, explain, locate_problems, type_at
-from lakefeed.config.loading.shape import Place
+from lakefeed.config.loading.nodes import Place
 from lakefeed.config.models import CROSS_BLOCK_ERRORS, PipelineConfig, pipeline_model
 from lakefeed.config.problem import Problem
 
@@ -130,10 +130,10 @@ class _Repair:
             name = ".".join(map(str, place))
             if not isinstance(_at(before, place[:-1]), dict) or name.startswith(problem.key + "."):
                 continue
-            if shape.fields(shape.model_of(type_at(place[:-1]))).get(str(place[-1])) is None:
+            if nodes.fields(nodes.model_of(type_at(place[:-1]))).get(str(place[-1])) is None:
                 continue  # The place is not a setting.
             # Whether another valid value was tried; a free text counts as tried, since few candidates are valid for it.
-            tried = isinstance(_at(before, place), str) and not any(map(shape.choices, shape.members(type_at(place))))
+            tried = isinstance(_at(before, place), str) and not any(map(nodes.choices, nodes.members(type_at(place))))
             for candidate in _candidates(type_at(place), None):
                 if _at(before, place) == candidate:
                     continue
@@ -166,7 +166,7 @@ class _Repair:
             if not detail.is_misspelt:
                 for place in detail.places:
                     self._replace(place)
-                if shape.model_of(type_at(detail.place)) is None:
+                if nodes.model_of(type_at(detail.place)) is None:
                     self.wrong.add(detail.place)
         return self.changed
 
@@ -176,8 +176,8 @@ class _Repair:
             return
         value = block.pop(place[-1])
         self.changed.add(place)
-        model = shape.model_of(type_at(place[:-1]))
-        near = nearest(str(place[-1]), shape.fields(model))
+        model = nodes.model_of(type_at(place[:-1]))
+        near = nearest(str(place[-1]), nodes.fields(model))
         if near is None and model is not None and issubclass(model, OneOf) and not set(block) & set(model.kinds()):
             self.changed.add(place[:-1])  # Without a kind, nothing else of the block can be checked.
         if near is not None and near not in block:
@@ -192,10 +192,10 @@ class _Repair:
         if not place or (not is_there and isinstance(around, list)) or (is_there and not self._errors(place)):
             return
         annotation = type_at(place)
-        model = shape.model_of(annotation)
+        model = nodes.model_of(annotation)
         if model is not None and isinstance(_at(self.values, place), dict) and self._change_one_key(place, model):
             return
-        own = shape.fields(shape.model_of(type_at(place[:-1]))).get(str(place[-1]))
+        own = nodes.fields(nodes.model_of(type_at(place[:-1]))).get(str(place[-1]))
         default = None if own is None or own.is_required() else own.default
         is_right = any(self._try(place, value, around=place) for value in _candidates(annotation, default))
         if not is_right and is_there:
@@ -209,7 +209,7 @@ class _Repair:
         # Remove the later keys first, because the first key of a block is rarely wrong.
         if any(self._try((*place, key), _NOTHING, around=place) for key in reversed(list(block))):
             return True
-        missing = {key: known for key, known in shape.fields(model).items() if key not in block}
+        missing = {key: known for key, known in nodes.fields(model).items() if key not in block}
         return any(
             self._try((*place, key), candidate, around=place)
             for key, known in missing.items()
@@ -240,18 +240,18 @@ def _candidates(annotation: Any, default: Any) -> Iterator[Any]:
     """Yield values for a setting; at least one of them is valid."""
     if isinstance(default, str | int | float | bool) and default != "":
         yield default
-    for each in shape.members(annotation):
-        if shape.is_model(each):
+    for each in nodes.members(annotation):
+        if nodes.is_model(each):
             yield from _blocks(each)
-        elif words := shape.choices(each):
+        elif words := nodes.choices(each):
             yield from words
         elif each is bool:
             yield from (False, True)
         elif each in (int, float):
             yield from (1, 10, 100, 0.5)
-        elif shape.free_form(each) is not None:
+        elif nodes.free_form(each) is not None:
             yield {}
-        elif items := shape.items(each):
+        elif items := nodes.items(each):
             yield from ([one] for one in _candidates(items, None))
         else:
             yield from _TEXTS
@@ -259,7 +259,7 @@ def _candidates(annotation: Any, default: Any) -> Iterator[Any]:
 
 def _blocks(model: type[BaseModel]) -> Iterator[dict[str, Any]]:
     """Yield blocks for a model, with as few entries as possible."""
-    fields = shape.fields(model)
+    fields = nodes.fields(model)
     block: dict[str, Any] = {}
     for name, known in fields.items():
         if known.is_required():
@@ -267,7 +267,7 @@ def _blocks(model: type[BaseModel]) -> Iterator[dict[str, Any]]:
             block[name] = next((value for value in candidates if _fits(model, name, value)), None)
     kinds: Sequence[str] = model.kinds() if issubclass(model, OneOf) else ()
     for kind in kinds:
-        below = shape.model_of(fields[kind].annotation)
+        below = nodes.model_of(fields[kind].annotation)
         yield from ({**block, kind: value} for value in (_blocks(below) if below else _TEXTS))
     if not kinds:
         yield block

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Generic, TypeVar
 
-from lakefeed.clients.kafka.starting import first_offsets
-from lakefeed.clients.kafka.topics import TopicDescription
-from lakefeed.clients.kafka.truncation import mark_cut_offs
+from lakefeed.clients.kafka.selection import first_offsets
+from lakefeed.clients.kafka.topics import TopicDescription, mark_cut_offs
 from lakefeed.clients.retry import PATIENCE_SECONDS
 from lakefeed.clients.spark.errors import translate
 from lakefeed.config.addresses import Place

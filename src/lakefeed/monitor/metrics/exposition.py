@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 from math import isinf
 from typing import TYPE_CHECKING, NamedTuple
 
-from lakefeed.monitor.metrics.reading import Buckets, FeedReading, Labels, Metric, label_value
-from lakefeed.monitor.metrics.table import METRICS
+from lakefeed.monitor.metrics.table import METRICS, Buckets, FeedReading, Labels, Metric, label_value
 
 if TYPE_CHECKING:
     from prometheus_client import Metric as Family

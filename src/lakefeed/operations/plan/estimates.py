@@ -20,7 +20,7 @@ from lakefeed.ledger.feed_position import Position
 from lakefeed.messages.pages import page_command
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.operations.plan.history import Past, Sample
-from lakefeed.records.sources.kafka import task_count
+from lakefeed.records.sources import task_count
 
 MOST_BATCHES = 1_000
 """The most batches that are predicted one by one; all further batches are assumed to be full."""

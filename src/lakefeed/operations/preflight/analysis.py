@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.config.checks import refusals
-from lakefeed.config.connections import Connections
+from lakefeed.config.connections import Connections, Registry
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.problem import Problem
 from lakefeed.config.topic_tables import config_of
@@ -137,7 +137,7 @@ def _parts(config: PipelineConfig, connections: Connections, *, connect: bool) -
         checks_rows = any(type(sink).check_rows is not SinkDefinition.check_rows for sink in sinks)
         checks_rows = checks_rows or config.transform is not None or (connect and _needs_spark(config))
         return [(config, "transform")] if checks_rows else []
-    from lakefeed.records.sources.kafka import SourceTopics
+    from lakefeed.records.sources import SourceTopics
 
     special = config.table_rules.topics
     topics = list(config.kafka.topics or (SourceTopics(config.kafka).names() if connect else ()))
@@ -181,7 +181,7 @@ def _analyze_rows(feed: Feed, spark: Callable[[], SparkSession], *, has_many_tab
 
 def _records(spark: SparkSession, config: PipelineConfig) -> DataFrame:
     """Return a stream with the source's columns; for files, with the columns that the pipeline file declares."""
-    from lakefeed.records.sources.rows import read_rows
+    from lakefeed.records.sources import read_rows
 
     source = config.source
     rate = spark.readStream.format("rate").load()
@@ -229,3 +229,22 @@ def _key(config: PipelineConfig, place: str, error: LakefeedError) -> str:
     steps = config.transform.steps if config.transform is not None else {}
     named = (f"{place}.steps.{name}" for name in steps if f"transform.steps.{name}" in f"{error.what} {error.where}")
     return next(named, place if steps else f"{place}.sql")
+
+
+def encrypted_fields(registry: Registry, subject: str, *, part: str, key: str) -> list[Problem]:
+    """Return a warning if the rules of a subject's newest version encrypt fields of the records' keys or values.
+
+    Another check reports a subject that cannot be read.
+    """
+    from lakefeed.records.decode.registry import SchemaRegistry
+    from lakefeed.records.decode.resolve import encryption_of
+
+    try:
+        what = encryption_of(SchemaRegistry.of(registry).latest(subject))
+    except LakefeedError:
+        return []
+    if what is None:
+        return []
+    hint = "let the records be decrypted before lakefeed; decode.on_encrypted decides what happens to them"
+    text = f"{what} of the {part}s of {subject}, and lakefeed does not decrypt"
+    return [Problem(what=text, key=key, about=registry.url, hint=hint, severity="warning")]

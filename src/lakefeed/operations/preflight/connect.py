@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from lakefeed.clients import postgresql
 from lakefeed.clients.http import TIMEOUT_SECONDS
-from lakefeed.clients.iceberg_rest import ask_rest_catalog
+from lakefeed.clients.iceberg import catalogs
 from lakefeed.clients.s3 import Keys, configured_keys, require_bucket
 from lakefeed.clients.spark.errors import METADATA_GONE
 from lakefeed.config import trust
@@ -35,13 +34,13 @@ from lakefeed.config.models import PipelineConfig
 from lakefeed.config.places import stored_at
 from lakefeed.config.problem import Problem
 from lakefeed.config.sources import KafkaSource
-from lakefeed.config.tls import JavaOnly
 from lakefeed.config.topic_tables import config_of
+from lakefeed.config.trust import JavaOnly
 from lakefeed.config.upserts import kept_metadata
 from lakefeed.config.values import catalog_of
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, MissingExtra, ResourceMissing, Unreachable
 from lakefeed.lazy import StructType
-from lakefeed.operations.preflight.encrypted import encrypted_fields
+from lakefeed.operations.preflight.analysis import encrypted_fields
 from lakefeed.sinks.definition import Check, checked
 from lakefeed.sinks.factory import sinks_of
 from lakefeed.sinks.iceberg.layout import require_dead_letters, require_own_types, require_rows
@@ -131,8 +130,8 @@ def _topics(source: KafkaSource, *, may_come: bool = False) -> list[Problem]:
 
 def _start(source: KafkaSource) -> list[Problem]:
     """Warn if a new feed could not begin at ``source.kafka.start``; later starts do not use this setting."""
-    from lakefeed.clients.kafka.starting import SETTING, first_offsets
-    from lakefeed.records.sources.kafka import SourceTopics
+    from lakefeed.clients.kafka.selection import SETTING, first_offsets
+    from lakefeed.records.sources import SourceTopics
 
     if source.starting.kind not in ("group", "offsets"):
         return []
@@ -344,7 +343,7 @@ def _catalog(config: PipelineConfig, connections: Connections) -> list[Check]:
         # A run creates the folder of a warehouse on this machine, and ``_places`` has a check of it.
         is_made = catalog.folder is not None and file.parent == catalog.folder and not file.parent.exists()
         return [] if is_made else [checked(key, partial(_sqlite, file))]
-    return [checked(key, partial(ask_rest_catalog if catalog.type == "rest" else _server, catalog))]
+    return [checked(key, partial(catalogs.ask_rest_catalog if catalog.type == "rest" else _server, catalog))]
 
 
 def _sqlite(path: Path) -> None:
@@ -372,10 +371,10 @@ def _sqlite(path: Path) -> None:
 
 def _server(catalog: Catalog) -> None:
     """Raise an error unless a database or metastore server listens; for PostgreSQL, also unless a login succeeds."""
-    if catalog.uri.startswith(postgresql.SCHEME) and postgresql.can_log_in():
+    if catalog.uri.startswith(catalogs.POSTGRESQL) and catalogs.can_log_in():
         # If only Java can read the TLS settings, the check sends no password: it only connects to the port.
         with suppress(JavaOnly):
-            postgresql.log_in(catalog, timeout=TIMEOUT_SECONDS)
+            catalogs.log_in(catalog, timeout=TIMEOUT_SECONDS)
             return
     # Hive allows several metastores, separated by commas: one of them has to answer.
     addresses = catalog.uri.removeprefix("jdbc:").split(",")

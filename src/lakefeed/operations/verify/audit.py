@@ -8,9 +8,8 @@ from dataclasses import replace
 
 from lakefeed.ledger.outcomes import ZERO, total
 from lakefeed.ledger.snapshot_summary import Backfill, Commit
-from lakefeed.ledger.stateful_batches import without_batches
 from lakefeed.messages.printable import counted
-from lakefeed.offsets.ranges import OffsetRange, Partition, difference, intersection, union
+from lakefeed.offsets.ranges import OffsetRange, Partition, difference, intersection, union, without_batches
 from lakefeed.operations.verify.audit_rows import letter_findings, row_findings, upsert_findings
 from lakefeed.operations.verify.evidence import Evidence, Finding
 

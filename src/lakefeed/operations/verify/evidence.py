@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.kafka.scan import count_records
-from lakefeed.clients.kafka.topics import TopicDescription, Topics
-from lakefeed.clients.kafka.truncation import mark_cut_offs
+from lakefeed.clients.kafka.topics import TopicDescription, Topics, mark_cut_offs
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.sources import KafkaSource
@@ -23,18 +24,88 @@ from lakefeed.ledger.snapshots import (
     ancestors,
     backfills_of,
     commits_of,
+    head_of,
     others_in,
     replays_of,
     rows_before,
     upserts_in,
 )
-from lakefeed.ledger.stateful_batches import without_batches
-from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition, union
-from lakefeed.operations.verify.files import FileCheck, check_files
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition, union, without_batches
 from lakefeed.operations.verify.row_offsets import IcebergRows, Letter, RowCoverage, count_keyed_rows, scan_row_offsets
 from lakefeed.sinks.dead_letters.store import BACKFILLS
 from lakefeed.sinks.definition import StoredRows
 from lakefeed.sinks.factory import sink_of
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.table import Table
+
+
+@dataclass(frozen=True)
+class FileCheck:
+    """The files of a table's newest snapshot: manifests, data files and delete files.
+
+    Attributes:
+        present: the number of files that the store has with their right size.
+        unchecked: the number of files beyond ``MOST_FILES``.
+    """
+
+    present: int = 0
+    lost: tuple[LostFile, ...] = ()
+    unchecked: int = 0
+
+    def __add__(self, other: FileCheck) -> FileCheck:
+        return FileCheck(self.present + other.present, self.lost + other.lost, self.unchecked + other.unchecked)
+
+
+def check_files(table: Table, feed: str | None = None) -> FileCheck:
+    """Read the manifests of the branch that a feed lands in, and check their files with HEAD requests."""
+    head = head_of(table, feed)
+    if head is None:
+        return FileCheck()
+    io, lost, opened = table.io, list[LostFile](), 0
+    named: dict[str, tuple[str, int]] = {}
+    try:
+        manifests = head.manifests(io)
+        opened += 1
+    except Exception as error:
+        return FileCheck(lost=(LostFile("manifest list", head.manifest_list, _reason(error)),))
+    for manifest in sorted(manifests, key=lambda each: each.sequence_number or 0, reverse=True):
+        try:
+            entries = manifest.fetch_manifest_entry(io)
+            opened += 1
+        except Exception as error:
+            lost.append(LostFile("manifest", manifest.manifest_path, _reason(error)))
+            continue
+        for entry in entries:
+            file = entry.data_file
+            named[file.file_path] = ("data file" if file.content == 0 else "delete file", file.file_size_in_bytes)
+    looked_for = list(islice(named.items(), MOST_FILES))
+    lost += _lost(io, looked_for)
+    present = opened + len(looked_for) - sum(each.path in named for each in lost)
+    return FileCheck(present, tuple(lost), len(named) - len(looked_for))
+
+
+def _lost(io: FileIO, files: list[tuple[str, tuple[str, int]]]) -> Iterator[LostFile]:
+    def look(file: tuple[str, tuple[str, int]]) -> LostFile | None:
+        path, (what, size) = file
+        try:
+            found = len(io.new_input(path))
+        except FileNotFoundError as error:
+            return LostFile(what, path, _reason(error))
+        return None if found == size else LostFile(what, path, f"it has {found:,} bytes instead of {size:,}")
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        yield from (each for each in pool.map(look, files) if each is not None)
+
+
+def _reason(error: Exception) -> str:
+    """Describe the damage of a file that cannot be read; raise the error instead if the store is at fault."""
+    if isinstance(error, FileNotFoundError):
+        return "it is gone"
+    if isinstance(error, OSError):
+        raise error
+    return f"it cannot be read ({type(error).__name__})"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -341,3 +412,22 @@ def sparse(commits: Sequence[Commit | Backfill]) -> list[OffsetRange]:
         for span in without_batches(commit.ranges).ranges
         if commit.counts.get(span.key, ZERO).records < span.records
     ]
+
+
+MOST_FILES = 20_000
+"""The largest number of files to check per table, newest first; each check is a HEAD request."""
+_THREADS = 16
+
+
+@dataclass(frozen=True)
+class LostFile:
+    """A file of the table that is missing or damaged in the store.
+
+    Attributes:
+        what: ``manifest list``, ``manifest``, ``data file`` or ``delete file``.
+        why: the damage, as a sentence.
+    """
+
+    what: str
+    path: str
+    why: str

@@ -20,7 +20,7 @@ from lakefeed.ledger.outcomes import RECORD
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.records.decode.changes import OWN_KEY, DeleteRule, unwrap, with_deleted
 from lakefeed.records.decode.formats import KEY
-from lakefeed.records.sources.kafka import BAD_TIMESTAMP, COPY
+from lakefeed.records.sources import BAD_TIMESTAMP, COPY
 
 if TYPE_CHECKING:
     from lakefeed.records.decode.unavailable import Unavailable

@@ -1,4 +1,4 @@
-"""Plans ``ALTER TABLE`` statements that make an Iceberg table accept new rows.
+"""Plans ``ALTER TABLE`` statements that make an Iceberg table accept new rows, and the defaults of new columns.
 
 Each statement is a separate commit. After a crash between two statements, the next start plans the remaining
 statements from the table's current columns.
@@ -6,6 +6,8 @@ statements from the table's current columns.
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -16,6 +18,7 @@ from lakefeed.clients.iceberg.sql import Path, quoted
 from lakefeed.clients.spark.statements import Statement, parts
 from lakefeed.errors import SchemaIncompatible
 from lakefeed.lazy import DataType, StructType, t
+from lakefeed.records.schema.avro import NO_DEFAULT, AvroSchema, Primitive, Ref, Type, members
 from lakefeed.records.schema.changes import Change
 from lakefeed.records.schema.fit import (
     by_name,
@@ -25,6 +28,7 @@ from lakefeed.records.schema.fit import (
     inner_types,
     refuse_same_but_for_case,
 )
+from lakefeed.records.schema.parse import parse
 
 _PLAIN = {"boolean", "byte", "short", "integer", "long", "float", "double", "decimal", "string", "binary", "date"}
 _PLAIN |= {"timestamp", "timestamp_ntz"}
@@ -208,3 +212,50 @@ def _struct_at(type_: DataType, path: Sequence[str]) -> StructType | None:
             return None
         type_ = inner
     return type_ if isinstance(type_, t.StructType) else None
+
+
+_NAMES_IN_SPARK = {"int": "integer"}
+
+
+def column_defaults(text: str) -> Mapping[str, tuple[str, str]]:
+    """Return the Spark type and the default in SQL for the fields of an Avro record schema that have a default.
+
+    A default of null is omitted, because a new column is null in existing rows anyway. Defaults of records, arrays,
+    bytes and logical types are omitted, too.
+    """
+    schema = parse(text)
+    defaults = {}
+    for at, of_record in enumerate(schema.record.fields):
+        if of_record.default is NO_DEFAULT or of_record.default is None:
+            continue
+        kind = _kind_of_default(schema, of_record.type)
+        sql = None if kind is None else _default_sql(kind, of_record.default, f"default{at}")
+        if kind is not None and sql is not None:
+            defaults[of_record.name] = (_NAMES_IN_SPARK.get(kind, kind), sql)
+    return defaults
+
+
+def _kind_of_default(schema: AvroSchema, type_: Type) -> str | None:
+    """Return the name of a plain type, also if it is nullable; None for other types."""
+    flat = members(type_)
+    if len(flat) != 1:
+        return None
+    match flat[0]:
+        case Primitive(name, None):
+            return name
+        case Ref() as ref if schema.look_up(ref).kind == "enum":
+            return "string"
+    return None
+
+
+def _default_sql(kind: str, value: Any, name: str) -> str | None:
+    match kind:
+        case "boolean" if isinstance(value, bool):
+            return json.dumps(value)
+        case "int" | "long" if isinstance(value, int):
+            return str(value)
+        case "float" | "double" if isinstance(value, int | float) and math.isfinite(value):
+            return f"CAST('{value!r}' AS {kind.upper()})"
+        case "string" if isinstance(value, str):
+            return Statement.of(f":{name}", {name: value})
+    return None

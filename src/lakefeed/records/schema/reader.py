@@ -19,8 +19,8 @@ from lakefeed.messages.text import one_line
 from lakefeed.offsets.ranges import WRITTEN_BY_ANOTHER
 from lakefeed.records.schema.avro import NO_DEFAULT, nullable, short_name
 from lakefeed.records.schema.changes import Entry
+from lakefeed.records.schema.inference import GrownSchema, with_new_fields
 from lakefeed.records.schema.merge import SchemaMerge, merge_schemas
-from lakefeed.records.schema.new_fields import GrownSchema, with_new_fields
 from lakefeed.records.schema.parse import parse
 from lakefeed.records.spec import ConfluentAvro, ConfluentJson, DecodeSpec, Json, RegisteredFormat, ResolvedDecoder
 

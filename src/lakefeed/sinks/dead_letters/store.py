@@ -14,7 +14,7 @@ from lakefeed.lazy import DataFrame, sf
 from lakefeed.ledger.snapshot_summary import BATCH_ID, FEED, RANGES, Commit
 from lakefeed.messages.printable import unescaped
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
-from lakefeed.records.sources.kafka import BAD_TIMESTAMP
+from lakefeed.records.sources import BAD_TIMESTAMP
 from lakefeed.sinks.definition import TableChange
 
 Judge: TypeAlias = "Callable[[DataFrame], DataFrame]"

@@ -32,7 +32,7 @@ from lakefeed.errors import CheckpointMismatch, Unreachable
 from lakefeed.lazy import DataFrame, SparkSession, sf
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.records.decode import RECORD
-from lakefeed.records.sources.kafka import HEADERS_TYPE, header, read_batch
+from lakefeed.records.sources import HEADERS_TYPE, header, read_batch
 from lakefeed.sinks.dead_letters.store import (
     Content,
     DeadLetterFilter,

@@ -8,18 +8,32 @@ The next publication completes an interrupted publication; another publication o
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from lakefeed.clients.iceberg.sql import quoted, set_properties
 from lakefeed.clients.spark.jvm import java
-from lakefeed.clients.spark.statements import run
-from lakefeed.config.iceberg_sink import MAIN_BRANCH, IcebergSinkConfig
-from lakefeed.config.publish import TableExpectations
-from lakefeed.errors import AuditFailed, BranchDiverged, ConfigError, ResourceMissing
-from lakefeed.lazy import DataFrame, SparkSession
+from lakefeed.clients.spark.statements import Statement, run
+from lakefeed.config.iceberg_sink import MAIN_BRANCH, Count, IcebergSinkConfig, TableExpectations
+from lakefeed.config.keyed import OWN
+from lakefeed.config.values import seconds_of
+from lakefeed.errors import (
+    AuditFailed,
+    BranchDiverged,
+    CheckpointMismatch,
+    ConfigError,
+    ResourceMissing,
+)
+from lakefeed.lazy import Column, DataFrame, SparkSession, StructType, sf, t
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.publication import AUDIT, Publication, State, StoredAudit, TableAudit
-from lakefeed.sinks.iceberg.audit import audit, require_columns
+from lakefeed.ledger.snapshot_summary import BRANCH
+from lakefeed.messages.printable import counted
+from lakefeed.records.schema.fit import find_field
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 
 class Publisher:
@@ -162,3 +176,134 @@ class Publisher:
 
     def _publication(self, state: State, done: TableAudit | None = None) -> Publication:
         return Publication(table=self._table, branch=self._branch, state=state, audit=done)
+
+
+MOST_NAMED = 3
+_ROWS = f"{OWN}_rows"
+
+
+def require_columns(expect: TableExpectations, columns: StructType, *, where: str) -> None:
+    """Raise an error for an expectation of a missing column, or of an age for a column without a time."""
+    fresh = () if expect.fresh is None else (expect.fresh.column,)
+    for option, names in (
+        ("fresh.column", fresh),
+        ("null_share", tuple(expect.null_share)),
+        *(("unique", tuple(each)) for each in expect.unique),
+    ):
+        for name in names:
+            if find_field(columns, name) is None:
+                raise ConfigError(
+                    f"publish.expect.{option} names the column '{name}', which the table does not have",
+                    where=where,
+                    hint=f"name one of the table's columns: {', '.join(columns.names)}",
+                )
+    aged = find_field(columns, fresh[0]) if fresh else None
+    if aged is not None and not isinstance(aged.dataType, t.TimestampType | t.TimestampNTZType | t.DateType):
+        what = f"publish.expect.fresh.column: {aged.name} is {aged.dataType.simpleString()}, which has no age"
+        raise ConfigError(what, where=where, hint="name a column with timestamps or dates")
+
+
+def audit(staged: DataFrame, published: DataFrame | None, expect: TableExpectations, *, snapshot_id: int) -> TableAudit:
+    """Compare a snapshot's rows with the expectations; ``published`` has the rows that readers see now.
+
+    Spark reads all named columns once, and the columns of an entry of ``unique`` once more.
+    """
+    nulls = tuple(expect.null_share)
+    sums: dict[str, Column] = {"rows": sf.count(sf.lit(1))}
+    for at, column in enumerate(nulls):
+        sums[f"nulls_{at}"] = sf.count_if(sf.col(_name(column)).isNull())
+    if expect.fresh is not None:
+        newest = sf.max(sf.col(_name(expect.fresh.column)).cast("timestamp"))
+        sums["newest"] = newest.cast("string")
+        sums["age"] = sf.current_timestamp().cast("double") - newest.cast("double")
+    [row] = staged.agg(*(column.alias(name) for name, column in sums.items())).collect()
+    rows = int(row["rows"])
+    new_rows = rows - (0 if published is None else published.count())
+
+    def failures() -> Iterator[str]:
+        if expect.rows is not None:
+            yield from _outside(rows, expect.rows, f"the table has {counted(rows, 'row')}")
+        if expect.new_rows is not None:
+            yield from _outside(new_rows, expect.new_rows, f"there are {counted(new_rows, 'new row')}")
+        if expect.fresh is not None:
+            column, within = expect.fresh.column, expect.fresh.within
+            if row["age"] is None:
+                yield f"no row has a {column}"
+            elif row["age"] > seconds_of(within):
+                age = f"{row['newest']}, {row['age'] / 60:,.0f} minutes ago"
+                yield f"the newest {column} is {age}, at most {within} is allowed"
+        for at, column in enumerate(nulls):
+            most, without = expect.null_share[column], int(row[f"nulls_{at}"])
+            if without > most * rows:
+                share = f"{without:,} of {rows:,} rows have no {column}"
+                yield f"{share}: {without / rows:.2%}, at most {most:.2%} is allowed"
+        for columns in expect.unique:
+            yield from _repeated(staged, columns)
+
+    return TableAudit(snapshot_id=snapshot_id, rows=rows, new_rows=new_rows, failures=tuple(failures()))
+
+
+def _outside(number: int, bounds: Count, text: str) -> Iterator[str]:
+    if bounds.at_least is not None and number < bounds.at_least:
+        yield f"{text}, at least {bounds.at_least:,} are expected"
+    if bounds.at_most is not None and number > bounds.at_most:
+        yield f"{text}, at most {bounds.at_most:,} are allowed"
+
+
+def _repeated(staged: DataFrame, columns: Sequence[str]) -> Iterator[str]:
+    keys = [sf.col(_name(column)) for column in columns]
+    of_key = staged.groupBy(*keys).agg(sf.count(sf.lit(1)).alias(_ROWS)).filter(sf.col(_ROWS) > 1)
+    example = sf.max_by(sf.to_json(sf.struct(*keys)), _ROWS)
+    [row] = of_key.agg(sf.count(sf.lit(1)).alias("keys"), sf.max(_ROWS).alias("most"), example.alias("key")).collect()
+    if row["keys"]:
+        several = f"{counted(row['keys'], 'value')} with several rows; {row['key']} has {row['most']:,}"
+        yield f"{', '.join(columns)} is not unique: {several}"
+
+
+def _name(column: str) -> str:
+    return quoted(tuple(column.split(".")))
+
+
+def branch_statements(
+    ledger: IcebergLedger, sink: IcebergSinkConfig, feed: str, properties: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Return the statements that make the feed write to the pipeline file's branch; none if it is the present branch.
+
+    ``properties`` are the properties of the table; empty for a new table.
+
+    Raises:
+        ConfigError: the feed's present branch has unpublished rows, or the new branch exists at another snapshot.
+        CheckpointMismatch: the feed's present branch was removed.
+    """
+    key = f"{BRANCH}.{feed}"
+    have, want = properties.get(key), sink.branch
+    table = quoted(tuple(sink.table.split(".")))
+    if have is not None:
+        state = ledger.publication_state()
+        if state == "missing":
+            raise CheckpointMismatch(
+                f"the branch {have} of the table was removed, and with it the position of feed '{feed}'",
+                where=f"table {sink.table}",
+                hint=f"create the branch at its last snapshot: "
+                f"ALTER TABLE {sink.table} CREATE BRANCH {have} AS OF VERSION …",
+            )
+        if have == want:
+            return ()
+        if state != "published":
+            raise ConfigError(
+                f"feed '{feed}' has unpublished rows in the branch {have}",
+                where=f"table {sink.table}",
+                hint=f"restore branch: {have} in the file, run lakefeed tables publish, and then change the branch",
+            )
+    if want is None:
+        return () if have is None else (Statement.of(f"ALTER TABLE {table} UNSET TBLPROPERTIES (:key)", {"key": key}),)
+    if properties and not ledger.branch_is_free(want):
+        raise ConfigError(
+            f"the table already has a branch {want}, at another snapshot than {MAIN_BRANCH}",
+            where=f"table {sink.table}",
+            hint=f"name another branch; or remove the existing branch: ALTER TABLE {sink.table} DROP BRANCH {want}",
+        )
+    return (
+        f"ALTER TABLE {table} CREATE BRANCH IF NOT EXISTS {quoted((want,))}",
+        set_properties(sink.table, {key: want}),
+    )

@@ -25,15 +25,14 @@ from lakefeed.ledger.outcomes import BatchOutcomes
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, POSITION, Commit, SnapshotProperties
 from lakefeed.records.schema import ddl
 from lakefeed.records.schema.changes import Change, Entry, history_properties, renames
-from lakefeed.records.schema.ddl import type_sql
-from lakefeed.records.schema.defaults import column_defaults
+from lakefeed.records.schema.ddl import column_defaults, type_sql
 from lakefeed.records.schema.fit import align_columns, carries_data, find_field
 from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.base import BaseSink
 from lakefeed.sinks.definition import Changes, TableChange
 from lakefeed.sinks.iceberg import layout
-from lakefeed.sinks.iceberg.branch import branch_statements
 from lakefeed.sinks.iceberg.layout import carry_out, creation, require_rows
+from lakefeed.sinks.iceberg.publish import branch_statements
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameWriterV2, SparkSession

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lakefeed.errors import ResourceMissing
-from lakefeed.sinks.batch_sink import Batch
+from lakefeed.sinks.base import Batch
 from lakefeed_sqlite_archive.settings import SqliteArchiveConfig
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.types import BinaryType, StringType
 
-from lakefeed.clients.iceberg.variants import let_variants_pass
+from lakefeed.clients.iceberg.reader import let_variants_pass
 
 FIELDS = [
     {"id": 1, "name": "variant", "type": "string", "required": False, "doc": "variant"},

@@ -18,7 +18,7 @@ from lakefeed.clients.spark import jars
 from lakefeed.errors import ConfigError, DownloadError
 from lakefeed.plugins import SINKS_GROUP, installed_kinds
 from lakefeed_deploy.jars_command import jars as command
-from lakefeed_testing.http_server import HttpAnswer, HttpRequest, serve_http
+from lakefeed_testing.schemas import HttpAnswer, HttpRequest, serve_http
 from tests.support.plugin import put_on_path
 
 FIRST, SECOND = "org.example:first:1.0", "org.example.deep:second:all@tar.gz:2.0"

@@ -16,8 +16,7 @@ from lakefeed.messages.redaction import remember
 from lakefeed.monitor.counters import MOST_REASONS, OTHER
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.metrics.exposition import OPEN_METRICS_TYPE, TEXT_TYPE, merged_text, metrics_text
-from lakefeed.monitor.metrics.reading import FeedReading, MetricSettings
-from lakefeed.monitor.metrics.table import METRICS
+from lakefeed.monitor.metrics.table import METRICS, FeedReading, MetricSettings
 from lakefeed.offsets.ranges import OffsetRange
 from tests.support.clock import Clock
 

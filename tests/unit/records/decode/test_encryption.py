@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from lakefeed.records.decode.encryption import encryption_of
 from lakefeed.records.decode.registry import SchemaText
+from lakefeed.records.decode.resolve import encryption_of
 
 AVRO = {
     "type": "record",

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakefeed.records.schema.defaults import column_defaults
+from lakefeed.records.schema.ddl import column_defaults
 
 
 def schema(type_: Any, **default: Any) -> str:

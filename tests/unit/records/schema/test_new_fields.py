@@ -3,8 +3,7 @@
 import json
 
 from lakefeed.records.schema.fit import columns_of
-from lakefeed.records.schema.inference import infer_schema
-from lakefeed.records.schema.new_fields import GrownSchema, with_new_fields
+from lakefeed.records.schema.inference import GrownSchema, infer_schema, with_new_fields
 from lakefeed.records.schema.parse import require_usable
 
 

@@ -12,7 +12,7 @@ from lakefeed.errors import ResourceMissing
 from lakefeed.json_model import iso
 from lakefeed.messages.redaction import redacted
 from lakefeed.sinks.dead_letters.store import Content, DeadLetterReader
-from lakefeed_dashboard.details.cache import explained
+from lakefeed_dashboard.workers import explained
 
 MOST_LETTERS = 1_000
 """The page counts and samples this many of the newest dead letters; if they are in a topic, this many per partition."""

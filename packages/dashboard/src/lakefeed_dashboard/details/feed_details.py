@@ -16,13 +16,13 @@ from lakefeed.lazy import SparkSession
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.operations.endpoint import Document
 from lakefeed.sinks.dead_letters.store import DeadLetterReader
-from lakefeed_dashboard.details.cache import CachedRead
 from lakefeed_dashboard.details.dead_letters import dead_letters_document, no_dead_letters
 from lakefeed_dashboard.details.graph import graph_of
 from lakefeed_dashboard.details.panels import Panels
 from lakefeed_dashboard.details.schemas import schemas_document
 from lakefeed_dashboard.details.tables import read_metadata, table_document
 from lakefeed_dashboard.settings import Dashboard, Tariff
+from lakefeed_dashboard.workers import CachedRead
 
 SECONDS = 5.0
 TABLE_SECONDS = 30.0

@@ -10,8 +10,8 @@ from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import ResourceMissing
 from lakefeed.json_model import iso
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed_dashboard.details.cache import explained
 from lakefeed_dashboard.details.tables import ReadMetadata, parts_of
+from lakefeed_dashboard.workers import explained
 
 MOST_TABLES = 20
 MOST_FIELDS = 1_000

@@ -21,7 +21,7 @@ from lakefeed.json_model import iso
 from lakefeed.lazy import SparkSession
 from lakefeed.ledger.snapshot_summary import BATCH_ID, FEED
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed_dashboard.details.cache import explained
+from lakefeed_dashboard.workers import explained
 
 MOST_TABLES = 50
 MOST_SNAPSHOTS = 50

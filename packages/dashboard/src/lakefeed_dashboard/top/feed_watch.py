@@ -18,11 +18,10 @@ from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import LakefeedError, Unreachable
 from lakefeed.feed.events import Event
 from lakefeed.monitor import drivers
-from lakefeed.monitor.client import FeedServer
-from lakefeed.monitor.drivers import DriverFile
+from lakefeed.monitor.drivers import DriverFile, FeedServer
 from lakefeed.monitor.model import FeedProgress
 from lakefeed.operations.live_status import identity_of, live_status
-from lakefeed_dashboard.top.seen import MOST_POINTS, SeenFeed, Trend, answered
+from lakefeed_dashboard.top.table import MOST_POINTS, SeenFeed, Trend, answered
 
 FIND_SECONDS = 2.0
 LEDGER_SECONDS = 5.0

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from lakefeed.errors import Unreachable
-from lakefeed_dashboard.details.cache import CachedRead
+from lakefeed_dashboard.workers import CachedRead
 from tests.support.clock import Clock
 
 

@@ -13,8 +13,8 @@ from pyiceberg.table import Table
 
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import ResourceMissing, Unreachable
-from lakefeed.sinks.dead_letters.recent import read_recent
 from lakefeed.sinks.dead_letters.store import Content, DeadLetterReader, RecentLetters
+from lakefeed.sinks.dead_letters.table import read_recent
 from lakefeed_dashboard.details.dead_letters import dead_letters_document, shown
 from tests.support.pipeline_text import feed_config as pipeline
 

@@ -4,8 +4,7 @@ import pytest
 from rich.cells import cell_len
 
 from lakefeed_dashboard.top.screen import TopScreen
-from lakefeed_dashboard.top.seen import SeenFeed, TrendPoint
-from lakefeed_dashboard.top.table import age, columns_for, header, row, short, sort
+from lakefeed_dashboard.top.table import SeenFeed, TrendPoint, age, columns_for, header, row, short, sort
 
 FEEDS = [
     SeenFeed(

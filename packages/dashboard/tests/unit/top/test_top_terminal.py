@@ -20,7 +20,7 @@ from lakefeed.messages.text import json_line
 from lakefeed.monitor.drivers import announced
 from lakefeed.monitor.feed_monitor import FeedMonitor, this_driver
 from lakefeed.offsets.ranges import OffsetRange
-from lakefeed_testing.http_server import HttpAnswer, HttpRequest, serve_http
+from lakefeed_testing.schemas import HttpAnswer, HttpRequest, serve_http
 from tests.support.terminal import DOWN, ENTER, ESCAPE, terminal
 
 HOSTILE = "evil\x1b]0;pwned\x07\x1b[2J\u202egnp.exe"

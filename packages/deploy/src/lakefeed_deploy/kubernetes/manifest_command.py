@@ -14,7 +14,7 @@ from lakefeed.plugins import load_command
 
 if TYPE_CHECKING:
     from lakefeed_deploy.kubernetes.application import Application
-    from lakefeed_deploy.kubernetes.operators import Operator
+    from lakefeed_deploy.kubernetes.objects import Operator
 
 Style = Literal["yaml", "kustomize", "helm-values"]
 _FEED = "run"

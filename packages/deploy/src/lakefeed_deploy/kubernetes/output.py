@@ -10,8 +10,7 @@ import yaml
 
 from lakefeed.errors import ConfigError, WorldError
 from lakefeed_deploy.kubernetes.application import Application
-from lakefeed_deploy.kubernetes.objects import feed_objects, kafka_objects
-from lakefeed_deploy.kubernetes.operators import Operator
+from lakefeed_deploy.kubernetes.objects import Operator, feed_objects, kafka_objects
 from lakefeed_deploy.kubernetes.pods import Object
 
 _OVERLAYS = "overlays"

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from lakefeed.cli.main import root
 from lakefeed.cli.run import run as run_command
 from lakefeed.errors import LakefeedError
-from lakefeed_deploy.kubernetes.operators import Operator
+from lakefeed_deploy.kubernetes.objects import Operator
 from tests.support.kubernetes_objects import Definitions, Object, documents, is_core, pods_of, validate_core, violations
 from tools.generate_docs import DOCUMENTS
 

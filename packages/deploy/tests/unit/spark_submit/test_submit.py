@@ -14,7 +14,7 @@ from lakefeed.cli.main import root
 from lakefeed.config.loading.load import load
 from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed_deploy.spark_submit.submit import Submission, Variables, locate, submission
-from lakefeed_testing.http_server import HttpAnswer, serve_http
+from lakefeed_testing.schemas import HttpAnswer, serve_http
 
 CANARY = "the-canary-of-this-test"
 ENVIRONMENT = {

@@ -24,7 +24,7 @@ from lakefeed.feed.progress import FinishedBatch
 from lakefeed.feed.run import MicroBatches, watch
 from lakefeed.lazy import DataFrame, sf
 from lakefeed.messages.text import duration
-from lakefeed.monitor.terminal.progress_view import LiveLine
+from lakefeed.monitor.terminal import LiveLine
 from lakefeed_encode.avro import row_error
 from lakefeed_local.produce.sources import read_error
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import lakefeed
-from lakefeed.cli.group import CommandGroup
 from lakefeed.cli.options import (
     PIPELINE_FILE,
+    CommandGroup,
     bootstrap_option,
     bootstrap_servers_of,
     decode_block_of,

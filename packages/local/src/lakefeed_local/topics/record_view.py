@@ -30,14 +30,16 @@ from lakefeed.records import spec as specs
 from lakefeed.records.decode.registry import SchemaRegistry
 from lakefeed.records.decode.resolve import put_credentials, resolve_decoder
 from lakefeed.records.schema.inference import infer_schema, newest_values
-from lakefeed_local.topics.id_headers import IdHeader, id_header, prefix_of
-from lakefeed_local.topics.plain_jvm import plain_jvm
 from lakefeed_local.topics.reading_plan import (
     HEADER,
     Format,
+    IdHeader,
     ReadingPlan,
+    id_header,
     message_indexes,
+    plain_jvm,
     plan_of,
+    prefix_of,
     protobuf_plan,
     schema_id,
     writers_plan,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lakefeed.errors import ConfigError
-from lakefeed_local.topics.id_headers import IdHeader, id_header, prefix_of
+from lakefeed_local.topics.reading_plan import IdHeader, id_header, prefix_of
 
 GUID = uuid.UUID("8f3c1d6e-0a1b-4c2d-9e3f-001122334455")
 

@@ -13,7 +13,7 @@ from lakefeed.config.connections import S3
 from lakefeed.errors import Unreachable
 from lakefeed_observe.runs.settings import runs_of_file
 from lakefeed_observe.runs.store import StoredRuns
-from lakefeed_testing.http_server import HttpAnswer, HttpRequest, serve_http
+from lakefeed_testing.schemas import HttpAnswer, HttpRequest, serve_http
 from tests.support.pipeline_text import ENVIRONMENT, GOOD, problems
 
 IDS = [f"20260101T{number:06d}Z-abcdef" for number in range(25)]

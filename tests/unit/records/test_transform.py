@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from lakefeed.config.models import PipelineConfig
-from lakefeed.records.transform.plan import keeps_no_state, transform_id
+from lakefeed.records.transform import keeps_no_state, transform_id
 from tests.support.pipeline_text import feed_config
 
 KAFKA = {"bootstrap_servers": "b:9092", "topics": ["t"]}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lakefeed.records.transform.steps import load
+from lakefeed.records.transform import load
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""Reads Kafka as a stream or as a batch of offset ranges, and describes the source's topics."""
+"""Reads Kafka, a source from another package, or a source of rows; describes the topics of a source of records."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, Protocol
 
-from lakefeed.clients.kafka.topics import TopicDescription, Topics
-from lakefeed.clients.kafka.truncation import find_cut_offs, mark_cut_offs
+from lakefeed.clients.kafka.selection import moment
+from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription, Topics, find_cut_offs, mark_cut_offs
 from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.connect import classic
+from lakefeed.config.blocks import InstalledSource, Source
 from lakefeed.config.kafka_client import CONSUMER_DEFAULTS
-from lakefeed.config.sources import KafkaSource
+from lakefeed.config.sources import FilesSource, FormatSource, IcebergSource, KafkaSource, RateSource, SocketSource
 from lakefeed.errors import ConfigError, RecordsLost
 from lakefeed.lazy import Column, DataFrame, SparkSession, sf
 from lakefeed.ledger.feed_position import Position
 from lakefeed.offsets.ranges import OLDEST, OffsetRange, OffsetRanges, Partition, layers, spark_marks, spark_offsets
+from lakefeed.plugins import load
 
 FORMAT = "io.lakefeed.kafka.KafkaRecords"
 """Spark's Kafka source, which also accepts records whose timestamp does not fit Spark's type."""
@@ -255,3 +257,81 @@ class SourceTopics:
 def header(name: str, value: Column) -> Column:
     """Return a header in the form that Spark's Kafka sink expects."""
     return sf.struct(sf.lit(name).alias("key"), value.cast("string").cast("binary").alias("value"))
+
+
+__all__ = ["PartitionDescription", "Position", "SourceReader", "TopicDescription", "open_reader"]
+
+
+class SourceReader(Protocol):
+    """Reads one source in one session; the core creates it from the session and the validated settings."""
+
+    has_new_leaders: bool
+    """Whether ``identify`` has found a new leader: see ``SourceTopics``."""
+
+    def read_stream(
+        self, *, starting: Mapping[str, Mapping[int, int]] | None = None, marks: Mapping[Partition, str] | None = None
+    ) -> DataFrame:
+        """Return a streaming DataFrame of undecoded records with the columns of Spark's Kafka source.
+
+        Args:
+            starting: the first offsets by topic and partition, for a query without a checkpoint. Default: the start
+                in the settings.
+            marks: the source's own names for these offsets, such as sequence numbers.
+        """
+
+    def read_batch(self, spans: Sequence[OffsetRange], *, of: OffsetRanges) -> DataFrame:
+        """Return records again as a batch DataFrame with the same columns; ``of`` has all ranges of the commit."""
+
+    def describe(self, position: Position | None = None) -> dict[str, TopicDescription | None]:
+        """Return, at the start of a run, ids and partitions of all topics; None for a topic that does not exist.
+
+        If a partition's log was cut off before ``position``, its description has the offset of the cut.
+        """
+
+    def identify(self, ranges: OffsetRanges) -> OffsetRanges:
+        """Add the topics' ids to the ranges of a batch, before the batch is written.
+
+        Raises:
+            RecordsLost: a topic was recreated since ``describe``, so the batch must not be written.
+        """
+
+
+def open_reader(spark: SparkSession, settings: InstalledSource) -> SourceReader:
+    """Return the reader of a source from another package."""
+    reader: SourceReader = load(settings.reader, "the source's code")(spark, settings)
+    return reader
+
+
+def read_rows(spark: SparkSession, source: Source) -> DataFrame:
+    """Return the rows of a source as a streaming DataFrame."""
+    reader = spark.readStream
+    match getattr(source, source.kind):
+        case RateSource() as rate:
+            return reader.format("rate").option("rowsPerSecond", rate.rows_per_second).load()
+        case SocketSource() as socket:
+            return reader.format("socket").options(host=socket.host, port=socket.port, includeTimestamp=True).load()
+        case IcebergSource() as iceberg:
+            reader = reader.format("iceberg")
+            reader = reader.option("streaming-max-files-per-micro-batch", iceberg.max_files_per_batch)
+            if iceberg.since is not None:
+                reader = reader.option("stream-from-timestamp", int(moment(iceberg.since).timestamp() * 1000))
+            if iceberg.skip_overwrites:
+                reader = reader.option("streaming-skip-overwrite-snapshots", True)
+                reader = reader.option("streaming-skip-delete-snapshots", True)
+            return reader.load(iceberg.table)
+        case FilesSource() as files:
+            reader = reader.format(files.format).options(**files.options)
+            reader = reader.option("maxFilesPerTrigger", files.max_files_per_batch)
+            reader = reader.option("cleanSource", {"keep": "off"}.get(files.done, files.done))
+            if files.archive is not None:
+                reader = reader.option("sourceArchiveDir", files.archive)
+            path: str | None = files.path
+            schema_ddl = files.schema_ddl
+        case FormatSource() as other:
+            reader = reader.format(other.name).options(**other.options)
+            path, schema_ddl = other.path, other.schema_ddl
+        case _:
+            raise AssertionError(source.kind)
+    if schema_ddl is not None:
+        reader = reader.schema(schema_ddl)
+    return reader.load(path)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
-from lakefeed.records.sources.kafka import RECORDS_PER_TASK, task_count
+from lakefeed.records.sources import RECORDS_PER_TASK, task_count
 
 
 def batch(*records: int) -> OffsetRanges:

@@ -18,8 +18,7 @@ from lakefeed.feed.progress import FinishedBatch
 from lakefeed.ledger.outcomes import Reason
 from lakefeed.messages.redaction import remember
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.monitor.terminal.lines import panel_lines
-from lakefeed.monitor.terminal.view import MOST_OFFSETS, RunView, batch_fields, record_of
+from lakefeed.monitor.terminal import MOST_OFFSETS, RunView, batch_fields, panel_lines, record_of
 from lakefeed.offsets.ranges import OffsetRange
 
 HOSTILE = "\x1b]0;pwned\x07\x1b[2J\u202egnp.exe <script>alert(1)</script> [bold]not markup[/bold]"

@@ -1,1 +1,0 @@
-"""Shows a running feed in a terminal or a log."""

@@ -1,1 +1,0 @@
-"""Transforms decoded rows into the sink's rows."""
