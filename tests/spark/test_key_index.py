@@ -512,6 +512,19 @@ def test_a_wrong_time_in_the_index_is_noticed_in_the_commit(upserting: SparkSess
     assert upserts.rows("id, v") == [(1, "x" if time == 2 else "y")]
 
 
+def test_the_smallest_number_in_order_by_is_older_than_the_next_one(upserting: SparkSession) -> None:
+    """The index has the number -2^63 for null, so a MERGE lands the value -2^63."""
+    upserts = Upserts(upserting, {"order_by": ["at0"], "on_delete": "mark"}, times=["-9223372036854775807 - n"])
+    upserts.land(0, 2, [(1, "a@0", "x", 0, 0), (2, "a", "x", 0, 1)])
+    assert upserts.table.merges_because is None
+    upserts.land(2, 4, [(1, "b@1", "old", 0, 2), (2, "b@1", "y", 0, 3)])
+    assert upserts.table.merges_because == "the index could not land what it had written"
+    assert upserts.rows("id, v") == [(1, "x"), (2, "y")]
+    upserts.land(4, 5, [(2, "c@0", "z", 0, 4)])
+    assert upserts.table.merges_because == "a row of the table has -2^63 in a column of order_by"
+    assert upserts.rows("id, v") == [(1, "x"), (2, "z")]
+
+
 def test_a_batch_of_old_changes_adds_no_file_to_the_table(upserting: SparkSession) -> None:
     upserts = Upserts(upserting, {"order_by": ["at0"], "on_delete": "mark"}, times=["n"])
     upserts.land(0, 2, [(1, "a@3", "x", 0, 0), (2, "a@4", "y", 0, 1)])

@@ -134,6 +134,12 @@ BY_THE_INDEX_OF_KEYS = (
                 INDEX + "table_equals_the_model_after_compaction_deletes_and_foreign_rows",
             ),
             (
+                "the value -2^63 of order_by counts as null",
+                "KeyOrder",
+                "if (numbers[at] == NULL && !isNull) {",
+                INDEX + "the_smallest_number_in_order_by_is_older_than_the_next_one",
+            ),
+            (
                 "a change that lacks a value is not merged",
                 "KeyIndex",
                 "if (batch.lacksValues()) {",

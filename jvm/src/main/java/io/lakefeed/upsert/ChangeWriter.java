@@ -1,9 +1,9 @@
 package io.lakefeed.upsert;
 
+import io.lakefeed.upsert.KeyEntries.Key;
 import io.lakefeed.upsert.KeyEntries.Source;
 import java.io.IOException;
 import java.io.Serializable;
-import java.io.UncheckedIOException;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Comparator;
@@ -24,34 +24,38 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
+import scala.Function2;
 import scala.collection.Iterator;
 import scala.jdk.javaapi.CollectionConverters;
-import scala.runtime.AbstractFunction2;
 
 /**
  * Writes the newest change of each key in one task to data files, and returns where each key's row is.
  *
  * <p>Rows are held in memory up to {@value #MOST_HELD_BYTES} bytes and then written. If a key occurs again after its
  * row was written, the files have two rows of the key; {@link KeyIndex} deletes the older row.
+ *
+ * @param target the files, with whose columns each change begins
+ * @param rows all columns of a change
+ * @param deletedColumn the index of the column that says whether a change deletes its row
+ * @param lackingColumn the index of the column that says whether a change lacks a value; negative if no change can
+ * @param removes whether a change that deletes writes no row; otherwise it writes a row that is marked as deleted
  */
-final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<InternalRow>, ChangeWriter.Written>
-        implements Serializable {
-    private static final long serialVersionUID = 1L;
+record ChangeWriter(
+        TaskFiles.Target target,
+        StructType rows,
+        KeyHash key,
+        KeyOrder order,
+        Positions positions,
+        int deletedColumn,
+        int lackingColumn,
+        boolean removes)
+        implements Function2<TaskContext, Iterator<InternalRow>, ChangeWriter.Written>, Serializable {
     private static final long MOST_HELD_BYTES = 32 << 20;
     /** The bytes of memory that a held row takes besides its own bytes. */
     private static final long BYTES_BESIDE_A_ROW = 200;
 
     /** The most columns for which Spark generates code, because the compiler takes seconds for many columns. */
     private static final int MOST_COMPILED_COLUMNS = 100;
-
-    private final TaskFiles.Target target;
-    private final StructType rows;
-    private final KeyHash key;
-    private final KeyOrder order;
-    private final Positions positions;
-    private final int deletedColumn;
-    private final int lackingColumn;
-    private final boolean removes;
 
     /** The indices of the columns with the topic, partition and offset of a row's record. */
     record Positions(int topic, int partition, int offset) implements Serializable {}
@@ -80,43 +84,15 @@ final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<Interna
      *
      * @param changes the number of changes
      * @param withoutKey the place of the first change without a key
-     * @param lacksValues whether a change lacks a value that the stored row may have; the task writes no changes from
-     *     the first such change on
+     * @param lacksValues whether a change lacks a value that the stored row may have, or {@link KeyOrder} has no number
+     *     for one of its values; the task writes no changes from the first such change on
      */
     record Written(long changes, Place withoutKey, boolean lacksValues, KeyEntries entries, List<DataFile> files)
             implements Serializable {}
 
-    /**
-     * Creates the writer of a batch.
-     *
-     * @param target the files, with whose columns each change begins
-     * @param rows all columns of a change
-     * @param deletedColumn the index of the column that says whether a change deletes its row
-     * @param lackingColumn the index of the column that says whether a change lacks a value; negative if no change can
-     * @param removes whether a change that deletes writes no row; otherwise it writes a row that is marked as deleted
-     */
-    ChangeWriter(
-            TaskFiles.Target target,
-            StructType rows,
-            KeyHash key,
-            KeyOrder order,
-            Positions positions,
-            int deletedColumn,
-            int lackingColumn,
-            boolean removes) {
-        this.target = target;
-        this.rows = rows;
-        this.key = key;
-        this.order = order;
-        this.positions = positions;
-        this.deletedColumn = deletedColumn;
-        this.lackingColumn = lackingColumn;
-        this.removes = removes;
-    }
-
     @Override
     public Written apply(TaskContext task, Iterator<InternalRow> changes) {
-        return new Run(task).write(changes);
+        return TaskFiles.write(target, task, files -> new Run(files).write(changes));
     }
 
     /** Returns a projection that puts each row into one block of memory. */
@@ -132,8 +108,6 @@ final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<Interna
                 CollectionConverters.asScala(columns).toSeq());
     }
 
-    private record Key(long high, int low, int source) {}
-
     private record Held(UnsafeRow row, long[] order, long offset) {
         boolean isNewerThan(long[] otherOrder, long otherOffset) {
             int compared = Arrays.compare(order, otherOrder);
@@ -147,15 +121,15 @@ final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<Interna
         /** Orders the rows of a file as the table's sort order says; null if the table is not sorted. */
         private final Comparator<Held> sorting;
 
-        private final KeyEntries entries = new KeyEntries(order.width());
+        private final KeyEntries entries = new KeyEntries(order.width(), true);
         private final UnsafeProjection compact = compacting(rows);
         private long heldBytes;
         private long count;
         private Place withoutKey;
         private boolean lacksValues;
 
-        Run(TaskContext task) {
-            files = new TaskFiles(target, task);
+        Run(TaskFiles files) {
+            this.files = files;
             sorting = sorting(target.table().value());
         }
 
@@ -169,23 +143,12 @@ final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<Interna
             return (left, right) -> compared.compare(one.of(left.row()), other.of(right.row()));
         }
 
-        Written write(Iterator<InternalRow> changes) {
-            boolean done = false;
-            try {
-                while (changes.hasNext()) {
-                    hold(changes.next());
-                }
-                flush();
-                List<DataFile> written = files.close();
-                done = true;
-                return new Written(count, withoutKey, lacksValues, entries.trimmed(), written);
-            } catch (IOException failed) {
-                throw new UncheckedIOException(failed);
-            } finally {
-                if (!done) {
-                    files.abort();
-                }
+        Written write(Iterator<InternalRow> changes) throws IOException {
+            while (changes.hasNext()) {
+                hold(changes.next());
             }
+            flush();
+            return new Written(count, withoutKey, lacksValues, entries.trimmed(), files.close());
         }
 
         private void hold(InternalRow change) throws IOException {
@@ -207,6 +170,10 @@ final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<Interna
             Key of = new Key(key.high(), key.low(), source);
             Held before = held.get(of);
             long[] inOrder = order.of(change);
+            if (inOrder == null) {
+                lacksValues = true;
+                return;
+            }
             if (before != null && before.isNewerThan(inOrder, offset)) {
                 return;
             }
@@ -239,7 +206,7 @@ final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<Interna
                     at = Math.toIntExact(writer.currentFileRows());
                     writer.write(change.row());
                 }
-                entries.add(of.high(), of.low(), file, at, of.source(), change.order(), change.offset(), deletes);
+                entries.add(of, file, at, change.order(), change.offset(), deletes);
             }
             if (sorting != null) {
                 // Rows that follow are sorted among themselves, so they belong to other files.

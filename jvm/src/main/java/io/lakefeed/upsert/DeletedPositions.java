@@ -5,7 +5,6 @@ import java.util.Collections;
 import java.util.List;
 import java.util.UUID;
 import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Executors;
 import org.apache.iceberg.FileFormat;
 import org.apache.iceberg.RowDelta;
 import org.apache.iceberg.SnapshotUpdate;
@@ -13,14 +12,11 @@ import org.apache.iceberg.Table;
 import org.apache.iceberg.expressions.Expressions;
 import org.apache.iceberg.io.OutputFileFactory;
 import org.apache.iceberg.util.Tasks;
+import org.apache.iceberg.util.ThreadPools;
 
 /** Merge-on-read: the positions of replaced rows become delete files, or deletion vectors in format version 3. */
 final class DeletedPositions implements Removal {
-    private static final ExecutorService THREADS = Executors.newFixedThreadPool(8, work -> {
-        Thread thread = new Thread(work, "lakefeed-deletes");
-        thread.setDaemon(true);
-        return thread;
-    });
+    private static final ExecutorService THREADS = ThreadPools.newFixedThreadPool("lakefeed-deletes", 8);
 
     private final IndexedBatch batch;
     private final Table into;

@@ -2,7 +2,6 @@ package io.lakefeed.upsert;
 
 import java.io.IOException;
 import java.io.Serializable;
-import java.io.UncheckedIOException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -12,25 +11,20 @@ import org.apache.iceberg.shaded.org.roaringbitmap.RoaringBitmap;
 import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.unsafe.types.UTF8String;
+import scala.Function2;
 import scala.collection.Iterator;
-import scala.runtime.AbstractFunction2;
 
 /**
  * Writes the rows of data files to new files, without the rows that a batch replaces, and returns where the rows are
  * now.
  *
  * <p>After the columns of the new files, a row has the location of its old file and its position there.
+ *
+ * @param replaced by the location of a file, the positions of the rows that are replaced
+ * @param apart whether rows of different old files must be in different new files
  */
-final class FileRewriter extends AbstractFunction2<TaskContext, Iterator<InternalRow>, FileRewriter.Rewritten>
-        implements Serializable {
-    private static final long serialVersionUID = 1L;
-
-    private final TaskFiles.Target target;
-    /** By the location of a file: the positions of the rows that are replaced. */
-    private final Map<String, RoaringBitmap> replaced;
-    /** Whether rows of different old files must be in different new files. */
-    private final boolean apart;
-
+record FileRewriter(TaskFiles.Target target, Map<String, RoaringBitmap> replaced, boolean apart)
+        implements Function2<TaskContext, Iterator<InternalRow>, FileRewriter.Rewritten>, Serializable {
     /**
      * The result of a task.
      *
@@ -65,27 +59,9 @@ final class FileRewriter extends AbstractFunction2<TaskContext, Iterator<Interna
         }
     }
 
-    FileRewriter(TaskFiles.Target target, Map<String, RoaringBitmap> replaced, boolean apart) {
-        this.target = target;
-        this.replaced = replaced;
-        this.apart = apart;
-    }
-
     @Override
     public Rewritten apply(TaskContext task, Iterator<InternalRow> rows) {
-        TaskFiles files = new TaskFiles(target, task);
-        boolean done = false;
-        try {
-            Rewritten rewritten = rewrite(files, rows);
-            done = true;
-            return rewritten;
-        } catch (IOException failed) {
-            throw new UncheckedIOException(failed);
-        } finally {
-            if (!done) {
-                files.abort();
-            }
-        }
+        return TaskFiles.write(target, task, files -> rewrite(files, rows));
     }
 
     private Rewritten rewrite(TaskFiles files, Iterator<InternalRow> rows) throws IOException {

@@ -145,7 +145,7 @@ final class IndexedBatch {
             int[] ofSource = places.numbers(entries);
             for (int at = 0; at < entries.size; at++) {
                 if (isNewest(task, at)) {
-                    replace(entries, at, ofSource[entries.source[at]]);
+                    replace(entries, at, ofSource[entries.source.get(at)]);
                 }
             }
         }
@@ -165,20 +165,20 @@ final class IndexedBatch {
         return written.stream().map(Written::entries).anyMatch(entries -> {
             int[] ofSource = places.numbers(entries);
             return IntStream.range(0, entries.size)
-                    .anyMatch(at -> entries.offset[at] <= places.greatest.get(ofSource[entries.source[at]]));
+                    .anyMatch(at -> entries.offset[at] <= places.greatest.get(ofSource[entries.source.get(at)]));
         });
     }
 
     private boolean isNewest(int task, int at) {
         KeyEntries entries = written.get(task).entries();
-        return newest.find(entries.high[at], entries.low[at]) && newest.file() == task && newest.position() == at;
+        return newest.find(entries.high[at], entries.low.get(at)) && newest.file() == task && newest.position() == at;
     }
 
     /** Keeps the newer of an entry and the newest entry of its key so far; deletes the row of the older one. */
     private void compare(int task, int at) {
         KeyEntries entries = written.get(task).entries();
-        if (!newest.find(entries.high[at], entries.low[at])) {
-            newest.put(entries.high[at], entries.low[at], task, at, 0);
+        if (!newest.find(entries.high[at], entries.low.get(at))) {
+            newest.put(entries.high[at], entries.low.get(at), task, at, 0);
             return;
         }
         int otherTask = newest.file();
@@ -188,7 +188,7 @@ final class IndexedBatch {
             moved = Place.first(moved, Place.first(place(entries, at), place(others, otherAt)));
         }
         if (isNewer(entries, at, others, otherAt)) {
-            newest.put(entries.high[at], entries.low[at], task, at, 0);
+            newest.put(entries.high[at], entries.low.get(at), task, at, 0);
             gone(others, otherAt);
         } else {
             gone(entries, at);
@@ -200,7 +200,7 @@ final class IndexedBatch {
     }
 
     private static Source source(KeyEntries entries, int at) {
-        return entries.sources.get(entries.source[at]);
+        return entries.sources.get(entries.source.get(at));
     }
 
     private static boolean isNewer(KeyEntries entries, int at, KeyEntries others, int otherAt) {
@@ -225,8 +225,8 @@ final class IndexedBatch {
     }
 
     private void gone(KeyEntries entries, int at) {
-        if (entries.file[at] != KeyEntries.NO_ROW) {
-            IndexedFile file = own.get(entries.files.get(entries.file[at]));
+        if (entries.file.get(at) != KeyEntries.NO_ROW) {
+            IndexedFile file = own.get(entries.files.get(entries.file.get(at)));
             replaced.computeIfAbsent(file, none -> new RoaringBitmap()).add(entries.position[at]);
         }
     }
@@ -237,9 +237,9 @@ final class IndexedBatch {
     }
 
     private void replace(KeyEntries entries, int at, int source) {
-        boolean hasRow = entries.file[at] != KeyEntries.NO_ROW;
-        deletes += entries.deleted[at] ? 1 : 0;
-        if (!places.table.find(entries.high[at], entries.low[at])) {
+        boolean hasRow = entries.file.get(at) != KeyEntries.NO_ROW;
+        deletes += entries.deleted.get(at);
+        if (!places.table.find(entries.high[at], entries.low.get(at))) {
             inserted += hasRow ? 1 : 0;
             return;
         }
@@ -252,10 +252,10 @@ final class IndexedBatch {
             throw index.doubtful("a key has its row in a file that is not in the table, or behind its end");
         }
         if (ThreadLocalRandom.current().nextLong(++drawn) == 0) {
-            sample = new IndexedFile.Row(file, row, entries.high[at], entries.low[at], places.table.order());
+            sample = new IndexedFile.Row(file, row, entries.high[at], entries.low.get(at), places.table.order());
         }
         if (!isNewerThanRow(entries, at)) {
-            newest.remove(entries.high[at], entries.low[at]);
+            newest.remove(entries.high[at], entries.low.get(at));
             gone(entries, at);
             return;
         }
@@ -356,17 +356,16 @@ final class IndexedBatch {
             KeyEntries entries = written.get(task).entries();
             int[] ofSource = places.numbers(entries);
             int[] ofFile = entries.files.stream().mapToInt(this::number).toArray();
+            places.see(entries, ofSource);
             for (int at = 0; at < entries.size; at++) {
-                int source = ofSource[entries.source[at]];
-                places.greatest.set(source, Math.max(places.greatest.get(source), entries.offset[at]));
                 if (!isNewest(task, at)) {
                     continue;
                 }
-                if (entries.file[at] != KeyEntries.NO_ROW) {
-                    places.place(entries, at, ofFile[entries.file[at]], source);
-                } else if (places.table.find(entries.high[at], entries.low[at])) {
+                if (entries.file.get(at) != KeyEntries.NO_ROW) {
+                    places.place(entries, at, ofFile[entries.file.get(at)], ofSource[entries.source.get(at)]);
+                } else if (places.table.find(entries.high[at], entries.low.get(at))) {
                     places.files.get(places.table.file()).live--;
-                    places.table.remove(entries.high[at], entries.low[at]);
+                    places.table.remove(entries.high[at], entries.low.get(at));
                 }
             }
         }

@@ -1,8 +1,8 @@
 package io.lakefeed.upsert;
 
-import java.io.Serializable;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Map;
 import java.util.UUID;
 import java.util.function.Consumer;
 import java.util.function.Function;
@@ -27,18 +27,13 @@ import scala.Function2;
 import scala.Option;
 import scala.collection.Iterator;
 import scala.reflect.ClassTag$;
-import scala.runtime.AbstractFunction2;
 import scala.runtime.BoxedUnit;
 
 /** Runs Spark's tasks on the rows of a query. */
 final class Jobs {
     private Jobs() {}
 
-    /**
-     * Runs a task for each partition, and passes the tasks' results to {@code take} one after the other.
-     *
-     * @throws NotIndexed if {@code take} throws it; then {@code take} gets no further results
-     */
+    /** Runs a task for each partition, and passes the tasks' results to {@code take} one after the other. */
     static <R> void run(
             Dataset<Row> of,
             String name,
@@ -47,12 +42,11 @@ final class Jobs {
             Class<R> type,
             Consumer<R> take) {
         SQLExecution$.MODULE$.withNewExecutionId(of.queryExecution(), Option.apply(name), () -> {
-            Taking<R> taking = new Taking<>(take);
+            Function2<Object, R, BoxedUnit> taking = (partition, result) -> {
+                take.accept(result);
+                return BoxedUnit.UNIT;
+            };
             of.sparkSession().sparkContext().runJob(rows, task, taking, ClassTag$.MODULE$.apply(type));
-            // The refusal is thrown here and not by apply(), because Spark would wrap it in its own exception.
-            if (taking.refused != null) {
-                throw taking.refused;
-            }
             return null;
         });
     }
@@ -63,6 +57,7 @@ final class Jobs {
             Table table,
             List<FileScanTask> files,
             List<String> names,
+            Map<String, String> options,
             String name,
             Function<StructType, Function2<TaskContext, Iterator<InternalRow>, R>> task,
             Class<R> type,
@@ -80,7 +75,7 @@ final class Jobs {
                             new Staged(table, group),
                             Option.empty(),
                             Option.empty(),
-                            CaseInsensitiveStringMap.empty(),
+                            new CaseInsensitiveStringMap(options),
                             Option.empty()));
             Column[] columns = names.stream().map(each -> functions.col("`" + each.replace("`", "``") + "`")).toArray(Column[]::new);
             Dataset<Row> rows = all.select(columns);
@@ -104,28 +99,6 @@ final class Jobs {
             return Arrays.stream(super.columns())
                     .filter(each -> !MetadataColumns.isMetadataColumn(each.name()))
                     .toArray(org.apache.spark.sql.connector.catalog.Column[]::new);
-        }
-    }
-
-    private static final class Taking<R> extends AbstractFunction2<Object, R, BoxedUnit> implements Serializable {
-        private static final long serialVersionUID = 1L;
-        private final transient Consumer<R> take;
-        private transient NotIndexed refused;
-
-        Taking(Consumer<R> take) {
-            this.take = take;
-        }
-
-        @Override
-        public BoxedUnit apply(Object partition, R result) {
-            try {
-                if (refused == null) {
-                    take.accept(result);
-                }
-            } catch (NotIndexed why) {
-                refused = why;
-            }
-            return BoxedUnit.UNIT;
         }
     }
 }

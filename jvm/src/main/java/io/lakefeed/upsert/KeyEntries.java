@@ -27,24 +27,57 @@ final class KeyEntries implements Serializable {
         }
     }
 
+    /** The bits of a key, and the index of a partition in {@link #sources}. */
+    record Key(long high, int low, int source) {}
+
+    /** A number of each entry; the array is null as long as all entries have the same number. */
+    static final class Numbers implements Serializable {
+        private static final long serialVersionUID = 1L;
+        private int same;
+        private int[] each;
+
+        int get(int at) {
+            return each == null ? same : each[at];
+        }
+
+        private void set(int at, int number, int capacity) {
+            same = at == 0 ? number : same;
+            if (each == null && number != same) {
+                each = new int[capacity];
+                Arrays.fill(each, 0, at, same);
+            }
+            if (each != null) {
+                each[at] = number;
+            }
+        }
+
+        private void grow(int capacity) {
+            each = each == null ? null : Arrays.copyOf(each, capacity);
+        }
+    }
+
     final List<String> files = new ArrayList<>();
     final List<Source> sources = new ArrayList<>();
+    /** For each source, the greatest offset. */
+    long[] greatest = {};
 
-    /** Whether one of the rows has no key. */
-    boolean lacksKey;
+    /** Why the index cannot have the rows; null if it can. */
+    String refusal;
 
     int size;
     long[] high = new long[SMALLEST];
-    int[] low = new int[SMALLEST];
+    final Numbers low = new Numbers();
     /** For each entry, an index into {@link #files}. */
-    int[] file = new int[SMALLEST];
+    final Numbers file = new Numbers();
 
     int[] position = new int[SMALLEST];
     /** For each entry, an index into {@link #sources}. */
-    int[] source = new int[SMALLEST];
+    final Numbers source = new Numbers();
+    /** For each entry, 1 if it deletes its key's row. */
+    final Numbers deleted = new Numbers();
 
-    long[] offset = new long[SMALLEST];
-    boolean[] deleted = new boolean[SMALLEST];
+    /** The offset of each entry; null if the entries are rows of the table, which need none. */
+    long[] offset;
     /** For each entry, {@link #width} numbers of its {@link KeyOrder}. */
     long[] order;
 
@@ -55,42 +88,39 @@ final class KeyEntries implements Serializable {
     private transient int partition;
     private transient int lastSource;
 
-    KeyEntries(int width) {
+    KeyEntries(int width, boolean areChanges) {
         this.width = width;
         order = new long[SMALLEST * width];
+        offset = areChanges ? new long[SMALLEST] : null;
     }
 
-    void add(
-            long highBits,
-            int lowBits,
-            int inFile,
-            int at,
-            int fromSource,
-            long[] inOrder,
-            long recordOffset,
-            boolean deletes) {
+    /** Adds an entry of the row at a position in a file, or of a key without a row. */
+    void add(Key key, int inFile, int at, long[] inOrder, long recordOffset, boolean deletes) {
         if (size == high.length) {
             grow(size * 2);
         }
-        high[size] = highBits;
-        low[size] = lowBits;
-        file[size] = inFile;
+        high[size] = key.high;
+        low.set(size, key.low, high.length);
+        file.set(size, inFile, high.length);
         position[size] = at;
-        source[size] = fromSource;
+        source.set(size, key.source, high.length);
+        deleted.set(size, deletes ? 1 : 0, high.length);
         System.arraycopy(inOrder, 0, order, size * width, width);
-        offset[size] = recordOffset;
-        deleted[size++] = deletes;
+        if (offset != null) {
+            offset[size] = recordOffset;
+        }
+        if (key.source >= 0) {
+            greatest[key.source] = Math.max(greatest[key.source], recordOffset);
+        }
+        size++;
     }
 
     private void grow(int capacity) {
         high = Arrays.copyOf(high, capacity);
-        low = Arrays.copyOf(low, capacity);
-        file = Arrays.copyOf(file, capacity);
         position = Arrays.copyOf(position, capacity);
-        source = Arrays.copyOf(source, capacity);
-        offset = Arrays.copyOf(offset, capacity);
-        deleted = Arrays.copyOf(deleted, capacity);
         order = Arrays.copyOf(order, capacity * width);
+        offset = offset == null ? null : Arrays.copyOf(offset, capacity);
+        List.of(low, file, source, deleted).forEach(each -> each.grow(capacity));
     }
 
     /** Returns the index of a file in {@link #files}; adds a new file. */
@@ -112,6 +142,8 @@ final class KeyEntries implements Serializable {
             if (lastSource < 0) {
                 lastSource = sources.size();
                 sources.add(found);
+                greatest = Arrays.copyOf(greatest, sources.size());
+                greatest[lastSource] = -1;
             }
             topic = ofTopic.clone();
             partition = ofPartition;

@@ -7,6 +7,8 @@ import java.security.SecureRandom;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Set;
+import org.apache.iceberg.relocated.com.google.common.hash.HashFunction;
+import org.apache.iceberg.relocated.com.google.common.hash.Hashing;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.types.BinaryType;
 import org.apache.spark.sql.types.BooleanType;
@@ -26,11 +28,9 @@ import org.apache.spark.sql.types.TimestampType;
 /**
  * Computes the 96 bits that stand for a key in {@link KeyTable}.
  *
- * <p>The bits of a key that is a single whole number are unique. The bits of other keys are their SipHash with a random
- * secret: an attacker cannot make two keys with the same bits, and among 20 million keys two have the same bits by
+ * <p>The bits of a key that is a single whole number are unique. The bits of other keys are two SipHashes with random
+ * secrets: an attacker cannot make two keys with the same bits, and among 20 million keys two have the same bits by
  * chance with a probability of 1 : 10^14.
- *
- * <p>Source: Aumasson and Bernstein, "SipHash: a fast short-input PRF", with the 128-bit output of its reference code.
  */
 final class KeyHash implements Serializable {
     private static final long serialVersionUID = 1L;
@@ -46,13 +46,13 @@ final class KeyHash implements Serializable {
 
     private final int[] columns;
     private final DataType[] types;
-    private final long[] secret;
+    private final HashFunction[] secret;
     private final boolean exact;
     private transient ByteBuffer bytes;
     private long high;
     private int low;
 
-    private KeyHash(int[] columns, DataType[] types, long[] secret) {
+    private KeyHash(int[] columns, DataType[] types, HashFunction... secret) {
         this.columns = columns;
         this.types = types;
         this.secret = secret;
@@ -62,7 +62,8 @@ final class KeyHash implements Serializable {
     /** Returns a hash of these columns with a new secret. */
     static KeyHash of(StructType rows, List<String> keys) {
         SecureRandom random = new SecureRandom();
-        return of(rows, keys, new long[] {random.nextLong(), random.nextLong()});
+        HashFunction one = Hashing.sipHash24(random.nextLong(), random.nextLong());
+        return of(rows, keys, one, Hashing.sipHash24(random.nextLong(), random.nextLong()));
     }
 
     /** Returns the same hash, with the same secret, for rows that have the key columns at other positions. */
@@ -70,7 +71,7 @@ final class KeyHash implements Serializable {
         return of(rows, keys, secret);
     }
 
-    private static KeyHash of(StructType rows, List<String> keys, long[] secret) {
+    private static KeyHash of(StructType rows, List<String> keys, HashFunction... secret) {
         int[] at = keys.stream().mapToInt(rows::fieldIndex).toArray();
         DataType[] of = Arrays.stream(at).mapToObj(each -> rows.apply(each).dataType()).toArray(DataType[]::new);
         return new KeyHash(at, of, secret);
@@ -117,7 +118,8 @@ final class KeyHash implements Serializable {
         for (int at = 0; at < columns.length; at++) {
             append(row, columns[at], types[at]);
         }
-        sip(bytes.array(), bytes.position());
+        high = secret[0].hashBytes(bytes.array(), 0, bytes.position()).asLong();
+        low = secret[1].hashBytes(bytes.array(), 0, bytes.position()).asInt();
     }
 
     long high() {
@@ -176,50 +178,5 @@ final class KeyHash implements Serializable {
         long mixed = (number ^ number >>> 33) * 0xff51afd7ed558ccdL;
         mixed = (mixed ^ mixed >>> 33) * 0xc4ceb9fe1a85ec53L;
         return mixed ^ mixed >>> 33;
-    }
-
-    private void sip(byte[] input, int length) {
-        long[] state = {
-            secret[0] ^ 0x736f6d6570736575L,
-            secret[1] ^ 0x646f72616e646f6dL ^ 0xee,
-            secret[0] ^ 0x6c7967656e657261L,
-            secret[1] ^ 0x7465646279746573L
-        };
-        ByteBuffer words = ByteBuffer.wrap(input, 0, length).order(ByteOrder.LITTLE_ENDIAN);
-        while (words.remaining() >= Long.BYTES) {
-            absorb(state, words.getLong());
-        }
-        long last = (long) length << 56;
-        for (int shift = 0; words.hasRemaining(); shift += 8) {
-            last |= (words.get() & 0xFFL) << shift;
-        }
-        absorb(state, last);
-        state[2] ^= 0xee;
-        rounds(state, 4);
-        high = state[0] ^ state[1] ^ state[2] ^ state[3];
-        state[1] ^= 0xdd;
-        rounds(state, 4);
-        low = (int) (state[0] ^ state[1] ^ state[2] ^ state[3]);
-    }
-
-    private static void absorb(long[] state, long word) {
-        state[3] ^= word;
-        rounds(state, 2);
-        state[0] ^= word;
-    }
-
-    private static void rounds(long[] v, int count) {
-        for (int round = 0; round < count; round++) {
-            v[0] += v[1];
-            v[1] = Long.rotateLeft(v[1], 13) ^ v[0];
-            v[0] = Long.rotateLeft(v[0], 32);
-            v[2] += v[3];
-            v[3] = Long.rotateLeft(v[3], 16) ^ v[2];
-            v[0] += v[3];
-            v[3] = Long.rotateLeft(v[3], 21) ^ v[0];
-            v[2] += v[1];
-            v[1] = Long.rotateLeft(v[1], 17) ^ v[2];
-            v[2] = Long.rotateLeft(v[2], 32);
-        }
     }
 }

@@ -300,7 +300,7 @@ public final class KeyIndex {
         }
         filled++;
         requireRoom(head);
-        places.fill(reader);
+        places.fill(reader, Indexable.rows(head));
     }
 
     /** Refuses a table whose keys would take too much memory, before the keys are read. */

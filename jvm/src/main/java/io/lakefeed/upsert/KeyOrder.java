@@ -14,7 +14,7 @@ import org.apache.spark.sql.types.StructType;
 /**
  * Turns the values by which the changes of a key are ordered into numbers that have the same order as in Spark.
  *
- * <p>The smallest 64-bit number stands for null, which Spark puts first, so a value of -2^63 becomes the next number.
+ * <p>The smallest 64-bit number stands for null, which Spark puts first, so a value of -2^63 has no number.
  */
 final class KeyOrder implements Serializable {
     private static final long serialVersionUID = 1L;
@@ -46,14 +46,18 @@ final class KeyOrder implements Serializable {
                 || type instanceof DecimalType decimal && decimal.precision() <= Decimal.MAX_LONG_DIGITS();
     }
 
-    /** Returns a number for each column. */
+    /** Returns a number for each column; null if one of the values has none. */
     long[] of(InternalRow row) {
         if (columns.length == 0) {
             return NONE;
         }
         long[] numbers = new long[columns.length];
         for (int at = 0; at < numbers.length; at++) {
-            numbers[at] = row.isNullAt(columns[at]) ? NULL : Math.max(NULL + 1, number(row, columns[at], types[at]));
+            boolean isNull = row.isNullAt(columns[at]);
+            numbers[at] = isNull ? NULL : number(row, columns[at], types[at]);
+            if (numbers[at] == NULL && !isNull) {
+                return null;
+            }
         }
         return numbers;
     }

@@ -55,9 +55,10 @@ final class KeyPlaces {
     }
 
     /** Adds the keys of all files. */
-    void fill(KeyReader reader) {
+    void fill(KeyReader reader, long rows) {
         List<FileScanTask> tasks = reader.plan();
         tasks.forEach(this::add);
+        table.expect(rows);
         reader.read(tasks, entries -> put(entries, false));
     }
 
@@ -109,37 +110,43 @@ final class KeyPlaces {
      * @return false if {@code known} and one of the keys is missing in the index
      */
     private boolean put(KeyEntries read, boolean known) {
-        if (read.lacksKey) {
-            throw new NotIndexed("a row of the table has no key");
+        if (read.refusal != null) {
+            throw new NotIndexed(read.refusal);
         }
         int[] ofFile = read.files.stream().mapToInt(numbers::get).toArray();
         int[] ofSource = numbers(read);
         for (int at = 0; at < read.size; at++) {
-            boolean found = table.find(read.high[at], read.low[at]);
+            int source = read.source.get(at);
+            boolean found = place(
+                    read, at, ofFile[read.file.get(at)], source == KeyEntries.NO_PARTITION ? source : ofSource[source]);
             if (found && !known) {
                 throw new NotIndexed("a key has two rows in the table");
             }
             if (!found && known) {
                 return false;
             }
-            int source = read.source[at] == KeyEntries.NO_PARTITION ? read.source[at] : ofSource[read.source[at]];
-            place(read, at, ofFile[read.file[at]], source);
-            if (source >= 0 && read.offset[at] > greatest.get(source)) {
-                greatest.set(source, read.offset[at]);
-            }
         }
+        see(read, ofSource);
         requireRoom.run();
         return true;
     }
 
-    /** Sets the place of a key's row to the place in an entry. */
-    void place(KeyEntries entries, int at, int file, int source) {
-        if (table.find(entries.high[at], entries.low[at])) {
-            files.get(table.file()).live--;
+    /** Sets the place of a key's row to the place in an entry; returns whether the index had the key. */
+    boolean place(KeyEntries entries, int at, int file, int source) {
+        int before = table.put(entries.high[at], entries.low.get(at), file, entries.position[at], source);
+        if (before >= 0) {
+            files.get(before).live--;
         }
-        table.put(entries.high[at], entries.low[at], file, entries.position[at], source);
         table.order(entries, at);
         files.get(file).live++;
+        return before >= 0;
+    }
+
+    /** Remembers the greatest offsets of the sources, which have these numbers. */
+    void see(KeyEntries entries, int[] ofSource) {
+        for (int at = 0; at < ofSource.length; at++) {
+            greatest.set(ofSource[at], Math.max(greatest.get(ofSource[at]), entries.greatest[at]));
+        }
     }
 
     /**

@@ -3,25 +3,32 @@ package io.lakefeed.upsert;
 import java.util.Arrays;
 
 /**
- * A hash table from keys to the places of their rows, in arrays of primitives: 22 bytes for each slot, and 8 for each
- * number that orders the changes of a key.
+ * A hash table from keys to the places of their rows, in arrays of primitives: 18 bytes for each slot, 4 more if the
+ * keys are not single whole numbers, and 8 for each number that orders the changes of a key.
  *
  * <p>A key is stored as 96 bits ({@link KeyHash}). The slots are in {@value #SEGMENTS} segments, which grow one after
  * the other, so that growing needs little memory. Not thread safe.
  */
 final class KeyTable {
-    private static final int SEGMENTS = 256;
+    private static final int SEGMENTS = 1024;
     private static final int SMALLEST = 16;
-    private static final int BYTES_OF_PLACE = 22;
+    private static final int BYTES_OF_PLACE = 18;
     /** The part of a segment's slots that may be in use before the segment grows. */
     private static final double FULLEST = 0.8;
 
-    private static final double GROWTH = 1.5;
+    /** The room for segments that get more keys than the mean. */
+    private static final double ROOM_FOR_CHANCE = 1.02;
+
+    private static final double GROWTH = 1.25;
 
     private final Segment[] segments = new Segment[SEGMENTS];
     private final int width;
     private int size;
     private long slots;
+    /** The slots of a new segment. */
+    private int smallest = SMALLEST;
+    /** Whether a key has other low bits than 0. */
+    private boolean wide;
     /** The place where {@link #find} has stopped: a segment, and a slot in it. */
     private Segment segment;
 
@@ -29,6 +36,7 @@ final class KeyTable {
 
     private static final class Segment {
         private long[] high;
+        /** Null if all keys have 0. */
         private int[] low;
         /** The number of the file plus one; zero for an empty slot. */
         private int[] file;
@@ -40,7 +48,6 @@ final class KeyTable {
 
         Segment(int capacity, int width) {
             high = new long[capacity];
-            low = new int[capacity];
             file = new int[capacity];
             position = new int[capacity];
             partition = new short[capacity];
@@ -49,7 +56,11 @@ final class KeyTable {
 
         /** Returns the slot where the search for a key begins, from the bits after those that choose the segment. */
         private int home(long key) {
-            return (int) (((key >>> 24 & 0xFFFFFFFFL) * file.length) >>> 32);
+            return (int) (((key >>> 22 & 0xFFFFFFFFL) * file.length) >>> 32);
+        }
+
+        private int low(int at) {
+            return low == null ? 0 : low[at];
         }
 
         private int next(int at) {
@@ -59,7 +70,7 @@ final class KeyTable {
         /** Returns the slot of a key, or the empty slot where a new key belongs. */
         private int slot(long highBits, int lowBits) {
             int at = home(highBits);
-            while (file[at] != 0 && (high[at] != highBits || low[at] != lowBits)) {
+            while (file[at] != 0 && (high[at] != highBits || low(at) != lowBits)) {
                 at = next(at);
             }
             return at;
@@ -67,14 +78,17 @@ final class KeyTable {
 
         private void set(int at, long highBits, int lowBits, int ofFile, int at0, short ofPartition) {
             high[at] = highBits;
-            low[at] = lowBits;
+            if (low != null || lowBits != 0) {
+                low = low == null ? new int[file.length] : low;
+                low[at] = lowBits;
+            }
             file[at] = ofFile;
             position[at] = at0;
             partition[at] = ofPartition;
         }
 
         private void take(Segment from, int slot, int to, int width) {
-            set(to, from.high[slot], from.low[slot], from.file[slot], from.position[slot], from.partition[slot]);
+            set(to, from.high[slot], from.low(slot), from.file[slot], from.position[slot], from.partition[slot]);
             System.arraycopy(from.order, slot * width, order, to * width, width);
         }
     }
@@ -89,16 +103,21 @@ final class KeyTable {
     }
 
     int bytesOfSlot() {
-        return BYTES_OF_PLACE + width * Long.BYTES;
+        return BYTES_OF_PLACE + width * Long.BYTES + (wide ? Integer.BYTES : 0);
     }
 
     long bytes() {
         return slots * bytesOfSlot();
     }
 
+    /** Makes room in an empty table for this many keys, so that it does not have to grow. */
+    void expect(long keys) {
+        smallest = SMALLEST + (int) (keys * ROOM_FOR_CHANCE / FULLEST / SEGMENTS);
+    }
+
     /** Returns whether a key exists; if so, {@link #file}, {@link #position} and {@link #partition} return its row. */
     boolean find(long high, int low) {
-        segment = segments[(int) (high >>> 56)];
+        segment = segments[(int) (high >>> 54)];
         if (segment == null) {
             return false;
         }
@@ -134,34 +153,31 @@ final class KeyTable {
         System.arraycopy(entries.order, at * width, segment.order, slot * width, width);
     }
 
-    /** Adds a key with the place of its row, or moves a key to another place. */
-    void put(long high, int low, int file, int position, int partition) {
-        int number = (int) (high >>> 56);
-        if (segments[number] == null) {
-            segments[number] = new Segment(SMALLEST, width);
-            slots += SMALLEST;
-        }
-        Segment own = segments[number];
-        int at = own.slot(high, low);
-        if (own.file[at] == 0) {
-            if (own.size + 1 > own.file.length * FULLEST) {
-                own = grown(own);
-                segments[number] = own;
-                at = own.slot(high, low);
+    /** Adds a key with the place of its row, or moves it; returns the file in which its row was, or -1. */
+    int put(long high, int low, int file, int position, int partition) {
+        if (!find(high, low)) {
+            int number = (int) (high >>> 54);
+            if (segment == null) {
+                segment = new Segment(smallest, width);
+                slots += smallest;
             }
-            own.size++;
+            segment = segment.size < segment.file.length * FULLEST ? segment : grown(segment);
+            segments[number] = segment;
+            slot = segment.slot(high, low);
+            segment.size++;
             size++;
+            wide |= low != 0;
         }
-        own.set(at, high, low, file + 1, position, (short) partition);
-        segment = own;
-        slot = at;
+        int before = file();
+        segment.set(slot, high, low, file + 1, position, (short) partition);
+        return before;
     }
 
     private Segment grown(Segment old) {
-        Segment larger = new Segment((int) (old.file.length * GROWTH), width);
+        Segment larger = new Segment((int) (old.file.length * GROWTH) + 1, width);
         for (int at = 0; at < old.file.length; at++) {
             if (old.file[at] != 0) {
-                larger.take(old, at, larger.slot(old.high[at], old.low[at]), width);
+                larger.take(old, at, larger.slot(old.high[at], old.low(at)), width);
             }
         }
         larger.size = old.size;
@@ -223,5 +239,7 @@ final class KeyTable {
         Arrays.fill(segments, null);
         size = 0;
         slots = 0;
+        smallest = SMALLEST;
+        wide = false;
     }
 }

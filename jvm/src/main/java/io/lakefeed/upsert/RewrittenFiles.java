@@ -111,7 +111,7 @@ final class RewrittenFiles implements Removal {
         Map<String, RoaringBitmap> replaced = new HashMap<>();
         batch.replaced.forEach((file, positions) -> replaced.put(file.file().location(), positions));
         FileRewriter rewriter = new FileRewriter(target, replaced, into.sortOrder().isSorted());
-        Jobs.run(batch.spark, into, old, names, "upsert", rows -> rewriter, Rewritten.class, written::add);
+        Jobs.run(batch.spark, into, old, names, Map.of(), "upsert", rows -> rewriter, Rewritten.class, written::add);
         long left = written.stream().mapToLong(Rewritten::left).sum();
         if (left != replaced.values().stream().mapToLong(RoaringBitmap::getLongCardinality).sum()) {
             throw index.doubtful("the row of a key is deleted");

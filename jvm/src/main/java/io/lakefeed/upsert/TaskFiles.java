@@ -2,6 +2,7 @@ package io.lakefeed.upsert;
 
 import java.io.IOException;
 import java.io.Serializable;
+import java.io.UncheckedIOException;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -67,7 +68,29 @@ final class TaskFiles {
         }
     }
 
-    TaskFiles(Target target, TaskContext task) {
+    /** Writes the files of a task. */
+    interface Work<R> {
+        R to(TaskFiles files) throws IOException;
+    }
+
+    /** Returns what a task's work returns; deletes the task's files if the work fails. */
+    static <R> R write(Target target, TaskContext task, Work<R> work) {
+        TaskFiles files = new TaskFiles(target, task);
+        boolean done = false;
+        try {
+            R written = work.to(files);
+            done = true;
+            return written;
+        } catch (IOException failed) {
+            throw new UncheckedIOException(failed);
+        } finally {
+            if (!done) {
+                files.abort();
+            }
+        }
+    }
+
+    private TaskFiles(Target target, TaskContext task) {
         table = target.table().value();
         fileBytes = target.fileBytes();
         writers = new RowWriters(table, target.schema(), target.columns(), target.properties());
@@ -106,7 +129,7 @@ final class TaskFiles {
     }
 
     /** Deletes the files of a task that fails. */
-    void abort() {
+    private void abort() {
         for (RollingDataWriter<InternalRow> writer : open.values()) {
             try {
                 writer.close();

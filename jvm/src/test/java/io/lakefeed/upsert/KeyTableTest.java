@@ -40,9 +40,9 @@ class KeyTableTest {
                 table.remove(key.high(), key.low());
                 model.remove(key);
             } else {
-                KeyEntries entries = new KeyEntries(2);
+                KeyEntries entries = new KeyEntries(2, true);
                 long[] order = {random.nextInt(3), random.nextLong()};
-                entries.add(0, 0, 0, 0, 0, order, 0, false);
+                entries.add(new KeyEntries.Key(0, 0, KeyEntries.NO_PARTITION), 0, 0, order, 0, false);
                 Place place = new Place(random.nextInt(5), random.nextInt(), random.nextInt(9) - 1, order(order));
                 table.put(key.high(), key.low(), place.file(), place.position(), place.partition());
                 table.order(entries, 0);
@@ -66,7 +66,7 @@ class KeyTableTest {
             table.put(random.nextLong(), 0, at, at, 0);
         }
         assertEquals(keys, table.size());
-        assertTrue(table.bytes() < 44L * keys, () -> table.bytes() / keys + " bytes a key");
+        assertTrue(table.bytes() < 30L * keys, () -> table.bytes() / keys + " bytes a key");
         table.clear();
         assertEquals(0, table.size());
         assertEquals(0, table.bytes());
