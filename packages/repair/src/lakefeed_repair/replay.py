@@ -1,8 +1,8 @@
 """Land dead letters with the current schema and policy, exactly once, and delete them.
 
-A replay marks the letters that can now be rows with its id, appends their rows to the feed's table in one commit with
-this id, and deletes the marked letters. If a replay is interrupted, the next replay looks for the id in the table: if
-the table has the id, the letters are deleted, otherwise their marks are removed.
+A replay puts its id as a mark on the letters that can now be rows. It appends their rows to the feed's table in one
+commit with this id, and deletes the marked letters. If a replay is interrupted, the next replay looks for the id in the
+table: if the table has the id, the letters are deleted, otherwise their marks are removed.
 If the sink refuses some of the rows, the replay finds their letters, removes all marks, and tries the other letters.
 """
 

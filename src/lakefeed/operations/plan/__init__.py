@@ -247,7 +247,7 @@ def _look(feed: Feed, *, spark: Callable[[], SparkSession]) -> _Table:
 
 
 def _refuse_shared_tables(tables: Sequence[_Table]) -> None:
-    """Refuse topics whose table belongs to another topic: the topic whose rows the table has, or else the first one."""
+    """Refuse topics that share a table, except one: the topic whose rows are in the table, or else the first topic."""
     taken: Taken[_Table] = Taken()
     for table in tables:
         clash = taken.take(table.topic, table.feed.config, table)

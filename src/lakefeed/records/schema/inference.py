@@ -120,7 +120,7 @@ class _Place:
 
     @property
     def has_value(self) -> bool:
-        """Return whether the place or a place inside has a value other than null, an empty object or an empty array."""
+        """Return whether a record has a value at this path or below, apart from null and empty objects and arrays."""
         if self.kinds.keys() - {"null", "object", "array"}:
             return True
         inner = [*self.fields.values(), *([self.items] if self.items else [])]

@@ -100,7 +100,7 @@ class Watch:
             done = f"{counted(totals.batches, 'batch', 'batches')}, {counted(totals.records, 'record')}"
             what = f"the run has ended as requested: {done}"
             finding = Occurrence(what=what, where=progress.sink or None)
-        # Each class of error has its own gate, so that the cool-down of one class does not hold back another class.
+        # Each class of error has its own cool-down, so that messages of one class do not hold back another class.
         key = str(event.details.get("error") or "") if trigger in ("failed", "error") else ""
         self._gate(trigger, key).happened(finding, at=event.at)
 

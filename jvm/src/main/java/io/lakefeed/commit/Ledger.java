@@ -128,7 +128,7 @@ final class Ledger {
                 .orElse(null);
     }
 
-    /** Returns the feed of a fence's property, which can be a fence of backfills or replays. */
+    /** Returns the feed whose fence this property has: a driver's, or that of its backfills or replays. */
     static String fenced(String fence) {
         String name = fence.substring(FENCES.length());
         for (String suffix : List.of(BACKFILLS, REPLAYS)) {
@@ -166,9 +166,8 @@ final class Ledger {
     }
 
     /**
-     * Returns whether an expired snapshot can have been in this line of snapshots, before the line's oldest existing
-     * snapshot. If the line exists back to its root or beyond the expired snapshot, another engine has rolled the table
-     * back.
+     * Returns whether an expired snapshot with this sequence number may be an ancestor of {@code head}: the oldest
+     * existing ancestor is newer and had a parent, too. Otherwise another engine has rolled the table back.
      */
     static boolean mayDescendFrom(TableMetadata table, Long head, long sequenceNumber) {
         Snapshot oldest = line(table, head).reduce((newer, older) -> older).orElse(null);

@@ -71,10 +71,10 @@ final class IndexedFile {
      * @param of the data file whose rows are deleted
      * @param positions the positions of all deleted rows of the data file
      * @param added the new delete file
-     * @param removed the delete files that the new one replaces, because they are of this data file alone
+     * @param removed the delete files that the new one replaces, because they delete rows of no other data file
      * @param isDoubled whether a position to delete was deleted already
-     * @param repeated how many positions are also in a delete file that stays, because that delete file is of other
-     *     data files, too
+     * @param repeated how many positions are also in a delete file that stays, because other data files share that
+     *     delete file
      */
     record Deletes(
             IndexedFile of,
@@ -103,12 +103,12 @@ final class IndexedFile {
         return spec(table).isUnpartitioned() ? null : file.partition();
     }
 
-    /** Returns the delete files that are of this data file alone. */
+    /** Returns the delete files that delete rows of this data file only. */
     List<DeleteFile> ownDeletes() {
         return deletes.stream().filter(ContentFileUtil::isFileScoped).toList();
     }
 
-    /** Returns how many of the deleted positions are in delete files that are of other data files, too. */
+    /** Returns how many of the deleted positions are in delete files that other data files share. */
     long deletedWithOthers(RoaringBitmap positions) {
         long own = ownDeletes().stream().mapToLong(DeleteFile::recordCount).sum();
         return Math.max(0, positions.getLongCardinality() - own);
