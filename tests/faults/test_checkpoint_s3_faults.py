@@ -7,7 +7,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from lakefeed.clients.spark import jvm
+from lakefeed.feed.s3_requests import s3_requests
 from tests.contract.test_checkpoint_queries import assert_every_number_once, numbers, run_until, settings, writing
 from tests.support.checkpoint import Checkpoint, counting, java_class
 from tests.support.faults.s3_fault_proxy import FaultProxy, Kind, Request, on
@@ -132,11 +132,11 @@ def test_an_entry_whose_reply_was_lost_counts_as_written(
     spark: SparkSession, log: Checkpoint, proxy: FaultProxy
 ) -> None:
     fault = proxy.spoil("lost reply", on("PutObject"))
-    errors = dict(jvm.java(spark).s3.RequestMeter.traffic())["errors"]
+    errors = s3_requests(spark).errors
     with counting(spark) as counted:
         log.write("3", b"batch 3")
     assert fault.done == 1
-    assert dict(jvm.java(spark).s3.RequestMeter.traffic())["errors"] - errors == 2
+    assert s3_requests(spark).errors - errors == 2
     assert counted.requests == {"PutObject": 2, "HeadObject": 1}
     assert Checkpoint.at(log.root, spark=spark).read("3") == b"batch 3"
 

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from lakefeed.clients.spark import jvm
 from lakefeed.feed.s3_requests import s3_requests
 from lakefeed_local.stack import Endpoints
 
@@ -19,25 +18,25 @@ def more(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
 @pytest.mark.quick
 def test_requests_of_s3a_are_counted(lake: SparkSession, stack: Endpoints) -> None:
     folder = stack.warehouse.replace("s3://", "s3a://").rstrip("/") + f"/meter-{uuid.uuid4().hex}"
-    before, traffic = jvm.s3_requests(lake), dict(jvm.java(lake).s3.RequestMeter.traffic())
+    before, sent = s3_requests(lake).by_operation, s3_requests(lake).bytes_out
     lake.range(0, 1000, 1, 1).write.parquet(folder)
-    counted = more(before, jvm.s3_requests(lake))
+    counted = more(before, s3_requests(lake).by_operation)
     assert counted["PutObject"] >= 1
     assert counted["HeadObject"] >= 1
-    assert dict(jvm.java(lake).s3.RequestMeter.traffic())["bytes_out"] > traffic["bytes_out"] + 1000
-    before = jvm.s3_requests(lake)
+    assert s3_requests(lake).bytes_out > sent + 1000
+    before = s3_requests(lake).by_operation
     assert lake.read.parquet(folder).count() == 1000
-    assert more(before, jvm.s3_requests(lake))["GetObject"] >= 1
+    assert more(before, s3_requests(lake).by_operation)["GetObject"] >= 1
 
 
 @pytest.mark.quick
 def test_requests_of_icebergs_own_client_are_counted(lake: SparkSession) -> None:
     name = f"lake.meter_{uuid.uuid4().hex[:8]}.t"
     lake.sql(f"CREATE NAMESPACE IF NOT EXISTS {name.rpartition('.')[0]}")
-    before = jvm.s3_requests(lake)
+    before = s3_requests(lake).by_operation
     lake.range(0, 1000, 1, 1).writeTo(name).create()
     # The write puts a data file, a manifest, a manifest list and a metadata file, and neither renames nor copies.
-    counted = more(before, jvm.s3_requests(lake))
+    counted = more(before, s3_requests(lake).by_operation)
     assert counted["PutObject"] >= 4
     assert "CopyObject" not in counted
     lake.sql(f"DROP TABLE {name} PURGE")

@@ -55,11 +55,6 @@ def test_waiting_for_the_rate_limit_can_be_cancelled(spark: SparkSession) -> Non
     assert time.monotonic() - began < 60
 
 
-def test_the_meter_counts_no_s3_request_in_a_session_without_s3(spark: SparkSession) -> None:
-    assert all(count > 0 for count in jvm.s3_requests(spark).values())
-    assert dict(jvm.java(spark).s3.RequestMeter.traffic())["errors"] >= 0
-
-
 def test_missing_jar_is_an_error_with_a_hint(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(jvm, "files", lambda package: tmp_path)
     with pytest.raises(LakefeedError, match="make jvm"):

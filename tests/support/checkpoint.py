@@ -11,7 +11,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from lakefeed.clients.spark import jvm
+from lakefeed.feed.s3_requests import s3_requests
 from tests.support.lake import spark_in
 from tests.support.stores import REGION, Bucket
 
@@ -132,10 +132,10 @@ class Counted:
 @contextmanager
 def counting(spark: SparkSession) -> Iterator[Counted]:
     """Count the requests that the block sends."""
-    before = jvm.s3_requests(spark)
+    before = s3_requests(spark).by_operation
     counted = Counted()
     yield counted
-    after = jvm.s3_requests(spark)
+    after = s3_requests(spark).by_operation
     counted.requests.update(
         {name: count - before.get(name, 0) for name, count in after.items() if count > before.get(name, 0)}
     )

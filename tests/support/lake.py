@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from lakefeed.clients.spark.session import is_running, session
+from lakefeed.clients.spark.session import running, session
 from lakefeed.config.connections import Connections
 from lakefeed_kinesis.settings import KinesisSource
 from lakefeed_local.stack import Endpoints
@@ -30,8 +30,8 @@ def spark_in(
         connections: the servers that the session reaches; if None, the session reaches no servers.
         conf: further settings of Spark.
     """
-    is_shared = is_running()
-    running = session(
+    is_shared = running() is not None
+    opened = session(
         name,
         connections=(connections or Connections()).model_copy(update={"source": KinesisSource(stream="any")}),
         master="local[2]",
@@ -39,10 +39,10 @@ def spark_in(
         log_file=folder / "spark.log",
     )
     try:
-        yield running
+        yield opened
     finally:
         if not is_shared:
-            running.stop()
+            opened.stop()
 
 
 @contextmanager

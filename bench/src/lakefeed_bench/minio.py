@@ -236,5 +236,5 @@ def phases(requests: Sequence[Request], *, checkpoint: str) -> Phases:
 
 
 def as_traced(metered: Mapping[str, int]) -> dict[str, int]:
-    """Return the counts of ``lakefeed.clients.spark.jvm.s3_requests`` under the names that MinIO's trace uses."""
+    """Return the counts of ``S3Requests.by_operation`` under the names that MinIO's trace uses."""
     return dict(sorted((f"s3.{_TRACED_AS.get(name, name)}", count) for name, count in metered.items() if count))

@@ -12,8 +12,8 @@ import click
 
 from lakefeed.cli.output import echo, is_json
 from lakefeed.clients.iceberg.reader import open_table
-from lakefeed.clients.spark import jvm
 from lakefeed.config.connections import Connections
+from lakefeed.feed import s3_requests as meter
 from lakefeed_bench import jobs
 from lakefeed_bench.harness import Bench, Outcome, measurement, only, say, table
 from lakefeed_bench.jobs import LandingCase, Manager, Sink, Work
@@ -146,7 +146,7 @@ def run_case(case: LandingCase, work: Workload, endpoints: Endpoints) -> dict[st
     """Land the topic, and return the number of S3 requests that the JVM counted, by operation."""
     spark = jobs.start_session(case, work.topic, endpoints, work.conf)
     jobs.land(spark, case, work, endpoints)
-    return jvm.s3_requests(spark)
+    return meter.s3_requests(spark).by_operation
 
 
 def count_rows(path: str) -> int:

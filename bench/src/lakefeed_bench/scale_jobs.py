@@ -23,6 +23,7 @@ from lakefeed.clients.spark.session import session
 from lakefeed.clients.spark.statements import expression
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import JobFailed
+from lakefeed.feed.s3_requests import s3_requests
 from lakefeed.lazy import SparkSession
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.pipeline import Pipeline
@@ -188,7 +189,7 @@ class _Clock:
             self.stop.set()
 
     def _requests_now(self) -> int:
-        return sum(jvm.s3_requests(self.spark).values())
+        return s3_requests(self.spark).total
 
 
 def create_topic(topic: str, endpoints: Endpoints, *, partitions: int) -> None:

@@ -21,6 +21,7 @@ from lakefeed.clients.spark.session import session
 from lakefeed.clients.spark.statements import run
 from lakefeed.config.kafka_client import CONSUMER_DEFAULTS, PREFIX
 from lakefeed.errors import JobFailed
+from lakefeed.feed.s3_requests import s3_requests
 from lakefeed.lazy import SparkSession
 from lakefeed_bench import jobs
 from lakefeed_bench.jobs import LandingCase, Work
@@ -77,12 +78,12 @@ def run_once(case: LandingCase, work: Work, endpoints: Endpoints, profile: bool)
     profiler = java.one.profiler.AsyncProfiler.getInstance() if profile else None
     if profiler is not None:
         profiler.execute("start,event=ctimer,interval=2ms,threads")
-    requests = sum(jvm.s3_requests(spark).values())
+    requests = s3_requests(spark).total
     began, cpu = time.monotonic(), cpu_seconds()
     jobs.land(spark, case, work, endpoints, _SEED_OPTIONS if "-seed-" in case.name else {})
     seconds, cpu = time.monotonic() - began, cpu_seconds() - cpu
     peak = peak_megabytes()
-    requests = sum(jvm.s3_requests(spark).values()) - requests
+    requests = s3_requests(spark).total - requests
     stages = None
     if profiler is not None:
         with tempfile.NamedTemporaryFile(prefix="lakefeed-") as file:

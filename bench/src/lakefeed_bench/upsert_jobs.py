@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 from lakefeed.clients.spark import jvm, statements
 from lakefeed.clients.spark.session import session
 from lakefeed.config.keyed import POSITION_COLUMNS
+from lakefeed.feed.s3_requests import s3_requests
 from lakefeed.lazy import DataFrame, SparkSession, sf
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.records.decode.registry import SchemaRegistry
@@ -148,17 +149,17 @@ def land(way: Way, case: LandingCase, changes: Changes, endpoints: Endpoints, me
     context: Any = spark.sparkContext._jsc
     java.java.lang.System.gc()
     forget_peaks()
-    before = jvm.s3_requests(spark)
+    before = s3_requests(spark).by_operation
     ended = [(0.0, sum(before.values()))]  # Of each batch: seconds, and requests until its end.
 
     def note(progress: Any) -> None:
         print(progress.json, flush=True)  # For the log of the process.
         if any(source.startOffset != source.endOffset for source in progress.sources):
-            ended.append((progress.durationMs["triggerExecution"] / 1000, sum(jvm.s3_requests(spark).values())))
+            ended.append((progress.durationMs["triggerExecution"] / 1000, s3_requests(spark).total))
 
     remove_listener = jobs.on_progress(spark, note)
     took = timed(lambda: _run(way, spark, case, changes, endpoints))
-    peak, after = peak_megabytes(), jvm.s3_requests(spark)
+    peak, after = peak_megabytes(), s3_requests(spark).by_operation
     context.sc().listenerBus().waitUntilEmpty()
     remove_listener()
     steady = [(seconds, now - then) for (_, then), (seconds, now) in pairwise(ended)]

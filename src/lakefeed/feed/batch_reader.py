@@ -270,7 +270,8 @@ def change_rule(deletes: DeleteRule) -> dict[str, Any]:
 
 def uses_tokens(spark: SparkSession) -> bool:
     """Return whether Spark's Kafka consumers log in with delegation tokens."""
-    return any(name.startswith(f"{TOKENS}.") for name, _ in spark.sparkContext.getConf().getAll())
+    own: Any = spark.sparkContext
+    return len(own._jsc.sc().conf().getAllWithPrefix(f"{TOKENS}.")) > 0
 
 
 def share_out(spans: Sequence[OffsetRange], tasks: int) -> list[list[OffsetRange]]:

@@ -200,8 +200,11 @@ class IcebergLedger:
                 raise fence_lost(taken, commit.fence, where=self._table) from None
             raise
 
-    def properties(self) -> dict[str, str]:
-        return dict(self.loaded().properties())
+    def properties(self, table: Any = None) -> dict[str, str]:
+        """Return the properties of a loaded table; default: of the current table."""
+        # A dictionary of Java's map would cost a call for each property.
+        text = str(jvm.java(self._spark).commit.FeedLedger.properties(table or self.loaded()))
+        return dict(json.loads(text))
 
     def branch(self) -> str | None:
         """Return the branch that the feed writes to; None for the main branch."""

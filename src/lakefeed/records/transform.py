@@ -329,8 +329,8 @@ class QueryPlan:
         the state store (Spark's default store has only one kind of value per operator). A query with a checkpoint keeps
         the settings of its first start.
         """
-        requested = {}
-        given = spark.conf.getAll
+        requested: dict[str, str] = {}
+        given = spark.conf.getAll if self.state else {}  # Reading all settings takes a call for each.
         if self.state and PARTS not in given:
             requested[PARTS] = str(max(LEAST_PARTS, min(MOST_PARTS, 2 * spark.sparkContext.defaultParallelism)))
         needs_variables = any(operator.startswith("transformWithState") for operator in self.state)

@@ -17,9 +17,11 @@ SOURCE = KafkaSource.model_validate({"bootstrap_servers": "host:9092", "topics":
 def session(**settings: str) -> Any:
     """Return a stand-in for a session that has only these settings."""
     configuration = SimpleNamespace(
-        getAll=lambda: [(name.replace("_", "."), value) for name, value in settings.items()]
+        getAllWithPrefix=lambda prefix: [name for name in settings if name.replace("_", ".").startswith(prefix)]
     )
-    return SimpleNamespace(sparkContext=SimpleNamespace(getConf=lambda: configuration))
+    return SimpleNamespace(
+        sparkContext=SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: SimpleNamespace(conf=lambda: configuration)))
+    )
 
 
 def rows(**changes: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from lakefeed.clients.spark.jvm import s3_requests
+from lakefeed.feed.s3_requests import s3_requests
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.pipeline import Pipeline
 from lakefeed_dashboard.details.feed_details import FeedDetails

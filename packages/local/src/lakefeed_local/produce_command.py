@@ -20,7 +20,7 @@ from lakefeed.cli.options import (
     registry_option,
 )
 from lakefeed.cli.output import echo, emit
-from lakefeed.clients.spark.session import is_running, log_path, session
+from lakefeed.clients.spark.session import log_path, running, session
 from lakefeed.clients.spark.signals import begin_work, stop_on_signals
 from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.lazy import DataFrame, SparkSession
@@ -172,7 +172,7 @@ class _Order(SimpleNamespace):
         schema = self._schema(registry)
         log_file = self.log_file or log_path("produce")
         echo(f"produce {self.topic}: starting Spark; its log is {log_file}", err=True)
-        is_ours = not is_running()
+        is_ours = running() is None
         spark = session("produce", master=self.master, log_file=log_file)
         try:
             rows = self._rows(spark, schema)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, TypeVar
 
 from lakefeed.errors import ConfigError, install_command
@@ -32,11 +34,15 @@ def classic(given: Given) -> Given:
     return given
 
 
+def part_of_pyspark(name: str) -> ModuleSpec | None:
+    """Find a module of PySpark without importing PySpark, which takes a second, in which the JVM can start."""
+    package = find_spec("pyspark")
+    return None if package is None else PathFinder.find_spec(f"pyspark.{name}", package.submodule_search_locations)
+
+
 def require_classic_mode(conf: Mapping[str, str]) -> None:
     """Raise a ConfigError unless PySpark creates sessions with a JVM in this process."""
-    from pyspark.util import is_remote_only
-
-    if is_remote_only():
+    if part_of_pyspark("core") is None:
         what = "the installed PySpark is only a client of Spark Connect and has no JVM"
         raise ConfigError(what, hint=f"use an environment without pyspark-client; {install_command('spark')}")
     where = None

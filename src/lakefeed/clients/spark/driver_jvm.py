@@ -12,14 +12,17 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib.util import module_from_spec
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from lakefeed.clients.spark.class_archive import ClassArchive
+from lakefeed.clients.spark.connect import part_of_pyspark
 from lakefeed.clients.spark.start_checks import StartChecks
 from lakefeed.errors import JavaError, WorldError
 
@@ -30,6 +33,8 @@ _JAVA_SECONDS = 20
 _POLL_SECONDS = 0.05
 _TAIL_BYTES = 2_000
 _TAIL_LINES = 5
+# spark-submit starts a JVM that only prints the command of Spark's JVM.
+_LAUNCHER = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 # A shell program: signals that the shell ignores stay ignored in the JVM, because HotSpot leaves them alone.
 _IGNORING = 'trap "" HUP INT TERM; exec "$@"'
 
@@ -77,15 +82,11 @@ def start(
 
     ``environment`` has further variables for the JVM. An error of the checks ends the JVM and is raised.
     """
-    from pyspark import SparkContext
-    from pyspark.find_spark_home import _find_spark_home
-    from pyspark.java_gateway import launch_gateway
-
-    if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
+    if _gateway_runs() or "PYSPARK_GATEWAY_PORT" in os.environ:
         if checks is not None:
             checks.finish()
         return
-    home = Path(_find_spark_home())  # type: ignore[no-untyped-call]
+    home = _spark_home()
     archive = ClassArchive.of(conf, java=_java(), spark_home=home)
     if archive is not None:
         if archive.writes:
@@ -106,10 +107,17 @@ def start(
                 **os.environ,
                 **(environment or {}),
                 "SPARK_CONNECT_MODE": "0",
+                "SPARK_LAUNCHER_OPTS": os.environ.get("SPARK_LAUNCHER_OPTS", _LAUNCHER),
                 "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer),
             },
         )
         try:
+            # The import takes as long as a third of the JVM's start.
+            from pyspark import SparkContext
+            from pyspark.java_gateway import launch_gateway
+
+            if checks is not None:
+                checks.begin()
             while not answer.exists():
                 if jvm.poll() is not None:
                     raise WorldError(
@@ -135,6 +143,20 @@ def start(
     if archive is not None and archive.writes:
         archive.finish_at_exit(jvm)
     SparkContext._ensure_initialized(gateway=gateway)
+
+
+def _gateway_runs() -> bool:
+    """Return whether PySpark already has a JVM, without importing PySpark, which takes a second."""
+    context: Any = sys.modules.get("pyspark.core.context")
+    return context is not None and context.SparkContext._gateway is not None
+
+
+def _spark_home() -> Path:
+    """Return the folder that PySpark's own function finds."""
+    spec: Any = part_of_pyspark("find_spark_home")
+    module: Any = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return Path(module._find_spark_home())
 
 
 @contextmanager
@@ -170,7 +192,9 @@ def _environment(**variables: str) -> Iterator[None]:
 
 
 def _java_version(java: Path) -> str:
-    """Return the output of ``java -version``, or the error of the call."""
+    """Return the file in which a JDK names its version; else the output of ``java -version``, or the call's error."""
+    with suppress(OSError, IndexError):
+        return (java.resolve().parents[1] / "release").read_text("utf-8", errors="replace")
     try:
         done = subprocess.run(
             [str(java), "-version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_JAVA_SECONDS
@@ -181,6 +205,6 @@ def _java_version(java: Path) -> str:
 
 
 def _major(answer: str) -> int | None:
-    """Return Java's major version: 17 for ``openjdk version "17.0.15" 2025-04-15``, 8 for ``java version "1.8.0"``."""
-    match = re.search(r'version "(?:1\.)?(\d+)', answer)
+    """Return Java's major version: 17 for ``openjdk version "17.0.15" 2025-04-15``, 8 for ``JAVA_VERSION="1.8.0"``."""
+    match = re.search(r'(?:version |JAVA_VERSION=)"(?:1\.)?(\d+)', answer)
     return int(match[1]) if match else None

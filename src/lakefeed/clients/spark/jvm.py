@@ -110,15 +110,6 @@ def kept_rows(shuffled: DataFrame) -> DataFrame:
     return type(shuffled)(java(spark).query.KeptRows.of(own._jdf), spark)
 
 
-def s3_requests(spark: SparkSession) -> dict[str, int]:
-    """Return the number of HTTP requests to S3 since the driver's JVM started, by S3 operation.
-
-    It includes the retries and the requests of executors, which send their counts once a second and at the end of a
-    task. Both S3A and Iceberg's S3FileIO are counted.
-    """
-    return {str(name): int(count) for name, count in dict(java(spark).s3.RequestMeter.snapshot()).items()}
-
-
 def java(spark: SparkSession) -> Any:
     """Return the package ``io.lakefeed`` in the driver's JVM."""
     global _package

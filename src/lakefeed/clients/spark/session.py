@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -187,20 +188,15 @@ def session(
         >>> lf.session("explore").range(3).count()
         3
     """
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError:
-        raise MissingExtra.of("pyspark", "spark", "lakefeed.session()") from None
+    if find_spec("pyspark") is None:
+        raise MissingExtra.of("pyspark", "spark", "lakefeed.session()")
     log_file = None if log_file is None else Path(log_file).expanduser()
     folder = None if folder is None else Path(folder)
     require_classic_mode(conf or {})
-    if checks is not None:
-        checks.begin()
-
     connections = connections or default_connections()
     make_folders(connections)
-    running = _running()
-    if running is None:
+    spark = running()
+    if spark is None:
         if cluster.is_submitted():
             # With spark-submit, master, class path, memory and the cluster's secret are already set.
             given = cluster.submitted_settings()
@@ -225,40 +221,42 @@ def session(
                 # version.
                 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             cluster.use_python(whole)
-        builder = SparkSession.Builder()
-        # Spark's event log hides a setting of a job only if the application also has a setting of this name.
-        hidden = dict.fromkeys(_catalog_secrets(connections), HIDDEN)
-        for key, value in {**hidden, **whole, **CLASSIC}.items():
-            builder = builder.config(key, value)
         # ``shown`` leaves out secrets, because other users can read the JVM's command line. PySpark sets the secrets
         # when the JVM runs.
         environment = _ui_environment(whole, ui_host)
         if log_file is None and NOTEBOOKS & sys.modules.keys():
             log_file = log_path(name)
         driver_jvm.start(secrets.shown(whole), log_file=log_file, environment=environment, checks=checks)
+        from pyspark.sql import SparkSession
+
+        builder = SparkSession.Builder()
+        # Spark's event log hides a setting of a job only if the application also has a setting of this name.
+        hidden = dict.fromkeys(_catalog_secrets(connections), HIDDEN)
+        for key, value in {**hidden, **whole, **CLASSIC}.items():
+            builder = builder.config(key, value)
         numpy_values.skip_test_modules()
         with python_keeps_its_handler(), translating(cluster.refusal):
             _install_trust()
             cluster.require_resource_manager(whole)
-            running = builder.getOrCreate()
+            spark = builder.getOrCreate()
         if not cluster.is_local(whole["spark.master"]):
             try:
-                cluster.require_executors(running)
+                cluster.require_executors(spark)
                 if travels:
-                    cluster.require_same_python(running)
+                    cluster.require_same_python(spark)
             except BaseException:
-                running.stop()
+                spark.stop()
                 raise
     else:
         for key, value in _session_settings(name, connections, "", secret_keys).items():
             if key.startswith("spark.sql.catalog.") or key == "spark.sql.redaction.options.regex":
-                running.conf.set(key, value)
+                spark.conf.set(key, value)
         for key, value in storage_settings(connections).items():
-            _hadoop_configuration(running).set(key.removeprefix("spark.hadoop."), value)
-    _require_jars(running)
+            _hadoop_configuration(spark).set(key.removeprefix("spark.hadoop."), value)
+    _require_jars(spark)
     _install_trust()
-    _set_secrets(running, connections)
-    return running
+    _set_secrets(spark, connections)
+    return spark
 
 
 def _ui_environment(conf: Mapping[str, str], host: str | None) -> dict[str, str]:
@@ -308,13 +306,10 @@ def copy_of(spark: SparkSession) -> SparkSession:
     return type(spark)(spark.sparkContext, original._jsparkSession.cloneSession())
 
 
-def is_running() -> bool:
-    """Return whether this process already has a session, which ``session`` would return."""
-    return "pyspark.sql" in sys.modules and _running() is not None
-
-
-def _running() -> SparkSession | None:
+def running() -> SparkSession | None:
     """Return the thread's active session, else the process's default one; None if there is none or it was stopped."""
+    if "pyspark.sql" not in sys.modules:
+        return None
     from pyspark.sql import SparkSession
 
     try:

@@ -181,7 +181,7 @@ class UpsertTable(IcebergTable):
         columns = table.schema().asStruct()
         kinds = {key: str(columns.field(key).type()) for key in self._keys}
         self._bounded = [key for key in self._keys if has_bounds(self._columns[key].dataType, kinds[key])]
-        self._offsets_of = dict(table.properties())
+        self._offsets_of = self.ledger.properties(table)
 
     def _key_and_order(self, columns: StructType) -> tuple[list[str], list[str]]:
         """Return the columns' own names of the keys and of the columns that order changes."""

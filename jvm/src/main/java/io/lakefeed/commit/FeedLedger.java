@@ -56,6 +56,11 @@ public final class FeedLedger {
         return Spark3Util.loadIcebergTable(spark, table);
     }
 
+    /** Returns the table's properties as JSON. */
+    public static String properties(Table table) throws JsonProcessingException {
+        return JSON.writeValueAsString(table.properties());
+    }
+
     /** The key in a snapshot's summary for the id of its commit. */
     public static final String COMMIT_ID = Ledger.COMMIT_ID;
 

@@ -6,7 +6,6 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.stream.Collectors;
@@ -61,22 +60,6 @@ public final class RequestMeter implements ExecutionInterceptor {
                     bytesIn.sum(),
                     errors.sum());
         }
-    }
-
-    /** Returns the number of requests for each operation since this JVM started, in the order of their names. */
-    public static Map<String, Long> snapshot() {
-        Map<String, Long> counts = new TreeMap<>();
-        counts().forEach(each -> counts.merge(each.operation(), each.requests(), Long::sum));
-        return counts;
-    }
-
-    /** Returns three totals: {@code bytes_out} and {@code bytes_in} of bodies, and {@code errors}. */
-    public static Map<String, Long> traffic() {
-        Collection<RequestCount> counts = counts();
-        return Map.of(
-                "bytes_out", counts.stream().mapToLong(RequestCount::bytesOut).sum(),
-                "bytes_in", counts.stream().mapToLong(RequestCount::bytesIn).sum(),
-                "errors", counts.stream().mapToLong(RequestCount::errors).sum());
     }
 
     /** Returns a {@link RequestCount} on each line, of this JVM and of executors, without adding them up. */
