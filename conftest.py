@@ -34,6 +34,9 @@ from tests.support.servers.search import EACH_SEARCH_SERVER, SearchServer, searc
 # fill.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m")
 
+# Otherwise the first run of the tests would make an archive of classes in the background.
+os.environ.setdefault("LAKEFEED_CLASS_ARCHIVE", "off")
+
 # Hypothesis gets no deadline, because on a busy machine one example may take ten times as long as the next.
 settings.register_profile("lakefeed", deadline=None)
 settings.load_profile("lakefeed")

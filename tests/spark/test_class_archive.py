@@ -1,4 +1,4 @@
-"""A JVM writes its loaded classes to an archive on request, and the next JVM maps the archive."""
+"""``lakefeed jars archive`` makes an archive of classes without servers, and the next JVM maps the archive."""
 
 import json
 import os
@@ -21,29 +21,11 @@ print(sorted({line.split()[-1] for line in maps.read_text().splitlines() if "/cl
 """
 
 
-def python(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    known = {"LAKEFEED_CACHE": str(folder / "cache"), "LAKEFEED_JARS": str(cache_directory() / "jars"), **environment}
+def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    known = {"LAKEFEED_CACHE": str(folder / "cache"), "LAKEFEED_JARS": str(cache_directory() / "jars")}
+    known["LAKEFEED_CLASS_ARCHIVE"] = ""
     command = [sys.executable, *arguments]
     return subprocess.run(command, cwd=folder, env={**os.environ, **known}, capture_output=True, text=True)
-
-
-def run(folder: Path, **environment: str) -> str:
-    done = python(folder, "-c", SESSION, **environment)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-@pytest.mark.slow
-def test_jvm_maps_the_class_archive_that_an_earlier_jvm_wrote(tmp_path: Path) -> None:
-    assert run(tmp_path, LAKEFEED_CLASS_ARCHIVE="write") == "[]\n"
-    [archive] = (tmp_path / "cache" / "classes").iterdir()
-    assert archive.suffix == ".jsa"
-    assert run(tmp_path) == f"['{archive}']\n"
-    assert run(tmp_path, LAKEFEED_CLASS_ARCHIVE="off") == "[]\n"
-    # The JVM ignores an archive that does not fit its jars, and prints nothing on the command's stdout.
-    archive.chmod(0o600)
-    archive.write_bytes(b"broken")
-    assert run(tmp_path) == "[]\n"
 
 
 @pytest.mark.slow
@@ -53,7 +35,7 @@ def test_an_archive_is_written_without_servers_and_read_by_the_next_session(tmp_
     made = json.loads(done.stdout)
     [archive] = (tmp_path / "cache" / "classes").iterdir()
     assert (made["path"], made["bytes"]) == (str(archive), archive.stat().st_size)
-    assert run(tmp_path) == f"['{archive}']\n"
+    assert python(tmp_path, "-c", SESSION).stdout == f"['{archive}']\n"
     # The archive has the classes that a feed loads, also those of Kafka's and S3's clients, Iceberg and lakefeed.
     names = archive.read_bytes()
     for name in (b"KafkaConsumer", b"S3AFileSystem", b"S3FileIO", b"ParquetFileWriter", b"MicroBatchExecution"):

@@ -21,12 +21,13 @@ from lakefeed.cli.options import CommandGroup, output_option
 from lakefeed.cli.output import emit
 from lakefeed.clients.environment import default_connections
 from lakefeed.clients.spark import jars as locked
-from lakefeed.clients.spark.class_archive import VARIABLE, WRITE, archives
+from lakefeed.clients.spark.class_archive import VARIABLE, WRITE
 from lakefeed.clients.spark.driver_jvm import require_java
 from lakefeed.clients.spark.jars import cache_directory
 from lakefeed.clients.spark.session import class_path, log_path
 from lakefeed.errors import LakefeedError, WorldError
 from lakefeed.plugins import load_command
+from lakefeed_deploy.archive_follower import archives, make_at_exit
 
 PAGE = "jars"
 
@@ -175,7 +176,7 @@ def make_archive() -> MadeArchive:
             stdout=output,
             stderr=subprocess.STDOUT,
         )
-    made = [path for path in archives() if path.stat().st_mtime >= begun_at]
+    made = [path for path in archives(cache_directory() / "classes") if path.stat().st_mtime >= begun_at]
     if done.returncode or not made:
         lines = log.read_text("utf-8", errors="replace").splitlines()[-_TAIL_LINES:]
         raise WorldError(
@@ -197,7 +198,9 @@ def _run_feeds() -> None:
             file.write_text(_FEED.replace("NAME", name).replace("TRANSFORM", transform), "utf-8")
             if status := test.main([str(file)], standalone_mode=False):
                 raise SystemExit(status)
-        for use in _uses_of_clients(session("class-archive")):
+        spark = session("class-archive")
+        make_at_exit(spark)
+        for use in _uses_of_clients(spark):
             with suppress(Exception):  # No server answers, so the call fails; by then the JVM has loaded the classes.
                 use()
 

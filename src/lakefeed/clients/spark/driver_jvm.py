@@ -87,10 +87,7 @@ def start(
             checks.finish()
         return
     home = _spark_home()
-    archive = ClassArchive.of(conf, java=_java(), spark_home=home)
-    if archive is not None:
-        if archive.writes:
-            archive.prepare()
+    if (archive := ClassArchive.of(conf, java=_java(), spark_home=home)) is not None:
         conf = archive.added_to(conf)
     command = [str(home / "bin" / "spark-submit")]
     for key, value in conf.items():
@@ -140,8 +137,7 @@ def start(
             jvm.communicate()
             raise
     gateway.proc = jvm
-    if archive is not None and archive.writes:
-        archive.finish_at_exit(jvm)
+    ClassArchive.of_this_process = archive
     SparkContext._ensure_initialized(gateway=gateway)
 
 
