@@ -28,8 +28,8 @@ _DAY_SECONDS = 86_400
 # again. The shell waits for the JVM's end, because only then the list is complete.
 _MAKE = f"""
 jvm=$1 list=$2 archive=$3; shift 3
-if mkdir "$archive.begun" 2>&-; then
-    for second in $(seq 60); do kill -0 "$jvm" 2>&- || break; sleep 1; done
+if mkdir "$archive.begun"; then
+    for second in $(seq 60); do kill -0 "$jvm" || break; sleep 1; done
     ulimit -t {MOST_SECONDS}
     nice "$@" && mv "$list.part" "$archive" && rmdir "$archive.begun"
 fi

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 from lakefeed.clients.spark import jvm
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing, SchemaIncompatible
 from lakefeed.lazy import SparkSession, py4j, spark_errors
-from lakefeed.records.decode import json_schema
-from lakefeed.records.decode.json_schema_document import MALFORMED, too_deep
 from lakefeed.records.decode.registry import NotARegistry
 from lakefeed.records.schema.parse import parse, require_usable
 
@@ -104,6 +102,9 @@ def avro_schema_of_schema(spark: SparkSession | None, schema: SchemaText, *, mes
     if schema.kind == "AVRO":
         return schema.text
     if schema.kind == "JSON":
+        from lakefeed.records.decode import json_schema
+        from lakefeed.records.decode.json_schema_document import MALFORMED, too_deep
+
         try:
             text = json_schema.avro_schema(schema.text, {each.name: each.text for each in schema.references})
         except RecursionError:
