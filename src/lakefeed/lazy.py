@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from pyspark.sql import functions as sf
     from pyspark.sql import types as t
     from pyspark.sql.streaming.query import StreamingQuery
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import DataType, StructField, StructType
 else:
-    Column = DataFrame = DataType = SparkSession = StreamingQuery = StructType = Any
+    Column = DataFrame = DataType = SparkSession = StreamingQuery = StructField = StructType = Any
 
     class _Module:
         def __init__(self, name: str) -> None:
@@ -32,5 +32,5 @@ else:
     sf, t = _Module("pyspark.sql.functions"), _Module("pyspark.sql.types")
     py4j, spark_errors = _Module("py4j.protocol"), _Module("pyspark.errors")
 
-__all__ = ["Column", "DataFrame", "DataType", "SparkSession", "StreamingQuery", "StructType"]
+__all__ = ["Column", "DataFrame", "DataType", "SparkSession", "StreamingQuery", "StructField", "StructType"]
 __all__ += ["py4j", "sf", "spark_errors", "t"]

@@ -18,11 +18,7 @@ from tests.support.records import avro_bytes
 
 REGION = "eu-west-1"
 KEYS = {"access_key": "glue-key", "secret_key": "glue-secret"}
-V1 = {
-    "type": "record",
-    "name": "Trip",
-    "fields": [{"name": "id", "type": "long"}, {"name": "name", "type": "string"}],
-}
+V1 = {"type": "record", "name": "Trip", "fields": [{"name": "id", "type": "long"}, {"name": "name", "type": "string"}]}
 V2 = {**V1, "fields": [*V1["fields"], {"name": "zone", "type": ["null", "string"], "default": None}]}
 JSON_SCHEMA = {
     "$schema": "http://json-schema.org/draft-07/schema#",

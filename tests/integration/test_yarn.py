@@ -65,10 +65,7 @@ def given_to_containers(cluster: Yarn) -> list[Path]:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (
-            {"spark.executor.memory": "100g"},
-            "an executor of 102400 MB and its overhead exceed the 4096 MB",
-        ),
+        ({"spark.executor.memory": "100g"}, "an executor of 102400 MB and its overhead exceed the 4096 MB"),
         ({"spark.pyspark.python": "/nowhere/python3"}, "the executors have no /nowhere/python3"),
         ({"spark.pyspark.python": "OTHER"}, "the executors have Python 3.9, and the driver has Python 3."),
     ],

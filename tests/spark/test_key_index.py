@@ -328,8 +328,7 @@ def test_another_driver_finds_keys_of_each_type(upserting: SparkSession, type_: 
 
 
 @pytest.mark.parametrize(
-    "settings",
-    [{}, {"sort_by": ["v"]}, pytest.param({"write": "copy-on-write"}, marks=pytest.mark.slow)],
+    "settings", [{}, {"sort_by": ["v"]}, pytest.param({"write": "copy-on-write"}, marks=pytest.mark.slow)]
 )
 def test_a_repeated_key_whose_first_row_was_already_written_has_one_row(
     upserting: SparkSession, settings: dict[str, Any]

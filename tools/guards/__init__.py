@@ -12,6 +12,7 @@ from tools.guards.of_a_database import IN_A_DATABASE
 from tools.guards.of_a_pause import IN_A_PAUSE
 from tools.guards.of_a_topic import IN_A_TOPIC
 from tools.guards.of_an_index import IN_AN_INDEX
+from tools.guards.of_routes import ON_ROUTES
 from tools.guards.of_the_fast_path import ON_THE_FAST_PATH
 
 __all__ = ["GUARDS", "Guard"]
@@ -29,4 +30,5 @@ GUARDS = (
     *IN_AN_INDEX,
     *BY_THE_INDEX_OF_KEYS,
     *ON_THE_FAST_PATH,
+    *ON_ROUTES,
 )

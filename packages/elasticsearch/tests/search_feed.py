@@ -26,7 +26,7 @@ class SearchFeed(LedgerFeed):
     def sink(self) -> ElasticsearchSinkConfig:
         login = {"username": self.gate.username, "password": self.gate.password}
         return ElasticsearchSinkConfig.model_validate(
-            {"url": self.gate.url, "index": self.index, **login, **self.settings},
+            {"url": self.gate.url, "index": self.index, **login, **self.settings}
         )
 
     def driver(self, *, groups: bool = False, evolves: bool = True, **settings: Any) -> ElasticsearchIndex:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lakefeed.operations.verify import Verification
 
 MOST_FINDINGS_SHOWN = 50
+MOST_TABLES_SHOWN = 10
 
 
 @click.command()
@@ -108,5 +109,9 @@ def _sum_lines(done: Verification) -> Iterator[str]:
     sums = f" in the table: {', '.join(parts)}" if len(parts) > 1 else ""
     compared = ", compared by their own offsets" if done.deep else ""
     yield f"  rows     {done.rows:,}{sums}{compared}"
+    if done.tables:
+        shown = [f"{name} {rows:,}" for name, rows in done.tables.items()]
+        more = f", and {len(shown) - MOST_TABLES_SHOWN:,} more" if len(shown) > MOST_TABLES_SHOWN else ""
+        yield f"  tables   {len(shown):,}: {', '.join(shown[:MOST_TABLES_SHOWN])}{more}"
     if done.files:
         yield f"  files    {done.files:,} of the newest snapshots are in the store, with the right size"

@@ -10,13 +10,16 @@ from pydantic import Field, PrivateAttr, StringConstraints
 from lakefeed.config.addresses import Place
 from lakefeed.config.base import ConfigProblem, Model, checked
 from lakefeed.config.keyed import Deletes, keyed_problems
+from lakefeed.config.routes import LEDGER, ROUTED, Routes
 from lakefeed.config.sinks import Capabilities, SinkConfig, SinkFiles
 from lakefeed.config.values import (
     TOPIC_MARK,
     Identifier,
     PartitionTransform,
     Period,
+    RoutedTable,
     SortColumn,
+    TableField,
     TableTemplate,
     seconds_of,
 )
@@ -133,8 +136,11 @@ class IcebergSinkConfig(SinkConfig):
     )
     other_modes: ClassVar[str] = "update requires mode: upsert and keys, complete requires mode: overwrite"
 
-    table: TableTemplate = Field(examples=["lake.sales.orders"])
-    """The table as catalog.namespace.table. If the name contains {topic}, each topic has its own table."""
+    table: RoutedTable = Field(examples=["lake.sales.orders"])
+    """The table as catalog.namespace.table. If the name contains {topic}, each topic has its own table. With
+    {column} or {header.name} in the last part, the value of this column or header names the table of each row."""
+    routes: Routes = Field(default_factory=Routes)
+    """With {column} or {header.name} in the table's name: which values name a table, and what happens to the others."""
     partition_by: list[PartitionTransform] = Field(default_factory=list)
     """Partition transforms: column, years|months|days|hours(column), bucket(n, column), truncate(n, column)."""
     sort_by: list[SortColumn] = Field(default_factory=list)
@@ -174,6 +180,13 @@ class IcebergSinkConfig(SinkConfig):
 
     def _contradictions(self) -> Iterator[ConfigProblem]:
         yield from keyed_problems(self)
+        if self.routed_by is None and "routes" in self.model_fields_set:
+            what = "routes requires {column} or {header.name} in the last part of the table's name"
+            yield ConfigProblem(what, key="routes", hint="write table: lake.shop.{event_type}, or remove routes")
+        for setting in ("mode", "branch", "history") if self.routed_by is not None else ():
+            if getattr(self, setting) not in (None, "append"):
+                what = f"{setting}: {getattr(self, setting)} excludes a table for each value of a field"
+                yield ConfigProblem(what, key=setting, hint=f"remove {setting}, or name one table")
         if self.format_version is not None and FORMAT_VERSION in self.properties:
             what = f"format_version and properties.{FORMAT_VERSION} both set the format version"
             hint = f"remove properties.{FORMAT_VERSION}, which does not upgrade an existing table"
@@ -233,12 +246,25 @@ class IcebergSinkConfig(SinkConfig):
             yield Place(option, "table", table.casefold())
 
     @property
+    def routed_by(self) -> TableField | None:
+        """The field whose value names the table of each row; None if the rows have one table."""
+        return TableField.of(self.table)
+
+    @property
+    def supported(self) -> Capabilities:
+        return self.capabilities if self.routed_by is None else ROUTED
+
+    @property
+    def record_positions(self) -> Literal["unused", "required"]:
+        return "unused" if self.routed_by is None else "required"
+
+    @property
     def snapshot_table(self) -> str:
-        return self.table
+        return self.table if self.routed_by is None else self.routed_by.table(LEDGER)
 
     @property
     def snapshot_tables(self) -> Mapping[str, str]:
-        return {"table": self.table} | ({} if self.history is None else {"history": self.history})
+        return {"table": self.snapshot_table} | ({} if self.history is None else {"history": self.history})
 
     @property
     def landing_branch(self) -> str | None:
@@ -250,6 +276,7 @@ class IcebergSinkConfig(SinkConfig):
         merges, is_partitioned = self.mode == "upsert", bool(self.partition_by)
         return SinkFiles(
             merges=merges,
+            is_unknown=self.routed_by is not None,
             reads_rows=self.merges_because is not None or self.write == "copy-on-write",
             is_partitioned=is_partitioned,
             commit_puts=3,

@@ -19,6 +19,7 @@ from lakefeed.config import upserts
 from lakefeed.config.base import ConfigProblem, ConfigProblems, model_of_package, raise_problems, summary
 from lakefeed.config.blocks import Block, PipelineBlocks
 from lakefeed.config.places import shared_places
+from lakefeed.config.routes import own_name
 from lakefeed.config.values import REAL_TIME, TOPIC_MARK, interval_of
 
 CHECKPOINT_HINT = "write checkpoint: s3a://bucket/path, or /path on this machine"
@@ -210,6 +211,35 @@ def _one_table_or_many(config: PipelineBlocks) -> Iterator[ConfigProblem]:
         yield ConfigProblem(what, hint=f"write {TOPIC_MARK} in both tables or in none")
 
 
+def _routes(config: PipelineBlocks) -> Iterator[ConfigProblem]:
+    """Yield a problem for each block that contradicts a table for each value of a field."""
+    iceberg = config.sink.iceberg
+    routed = iceberg.routed_by if iceberg is not None else None
+    if iceberg is None or routed is None:
+        return
+    mark = f"{{{routed.field}}} in sink.iceberg.table"
+    if config.source.kafka is None:
+        yield ConfigProblem(f"{mark} requires source.kafka", hint="name one table")
+    elif config.source.kafka.deduplicate:
+        yield ConfigProblem(f"{mark} excludes source.kafka.deduplicate", hint="remove deduplicate")
+    if config.sinks:
+        yield ConfigProblem(f"{mark} excludes sinks", hint="remove sinks, or name one table")
+    if routed.header is not None and "headers" not in config.decode.metadata:
+        what = f"{mark} reads the records' headers, and decode.metadata does not keep them"
+        yield ConfigProblem(what, hint="write decode: {metadata: [headers]}")
+    if iceberg.routes.default is None and config.decode.on_null == "keep":
+        what = f"{mark}: decode.on_null: keep makes rows without a table's name"
+        yield ConfigProblem(what, hint="write sink.iceberg.routes.default, or another on_null")
+    if "upkeep" in config.added_blocks:
+        what = f"{mark} excludes upkeep, which would maintain only the ledger table"
+        yield ConfigProblem(what, key="upkeep", hint="remove upkeep, and maintain the tables with another tool")
+    letters = config.dead_letters.table if config.dead_letters is not None else None
+    taken = own_name(letters or "", routed.before, routed.after)
+    if taken is not None and (taken in iceberg.routes.names or taken == iceberg.routes.default):
+        what = "a table of sink.iceberg.routes is the table of the dead letters"
+        yield ConfigProblem(what, hint="name two tables")
+
+
 def _checkpoint(config: PipelineBlocks) -> Iterator[ConfigProblem]:
     """Yield a problem if the checkpoint is missing and the feed cannot resume from the sink's ledger alone."""
     if not config.resumes_by_ledger:
@@ -246,6 +276,7 @@ _RULES: tuple[Callable[[PipelineBlocks], Iterator[ConfigProblem]], ...] = (
     _installed_source,
     _records_or_rows,
     _one_table_or_many,
+    _routes,
     _checkpoint,
     _spark_ui,
 )

@@ -18,7 +18,7 @@ from lakefeed.config.values import Bound, Brokers, Count, FileFormat, Period, Ta
 from lakefeed.offsets.ranges import Partition
 
 
-def _require_java_pattern(pattern: str) -> None:
+def require_java_pattern(pattern: str) -> None:
     try:
         re.compile(pattern)
     except re.error as error:
@@ -139,7 +139,7 @@ class KafkaSource(KafkaClient):
 
     bootstrap_servers: Brokers = Field(description="host:port of one or more brokers, separated by commas.")
     topics: list[str] | None = Field(None, description="Topics to read.", min_length=1)
-    topics_pattern: Annotated[str, checked(_require_java_pattern)] | None = None
+    topics_pattern: Annotated[str, checked(require_java_pattern)] | None = None
     """Instead of topics: a Java regular expression for the topics' names."""
     start: StartText = "earliest"
     """Where a new feed begins: earliest, latest, a time in ISO 8601 (UTC by default), 'last 24 hours', group:NAME (the

@@ -35,6 +35,44 @@ TableName = Annotated[str, checked(_require_three_parts)]
 TableTemplate = Annotated[str, checked(lambda table: _require_three_parts(table.replace(TOPIC_MARK, "t")))]
 """The name of a table; it may contain ``{topic}`` for the topic's name."""
 
+_ROUTED = re.compile(
+    r"(?P<before>[^{}]*\.[A-Za-z0-9_]{0,49})\{(?P<field>(?!topics?\})[^{}\s]{1,200})\}(?P<after>[A-Za-z0-9_]{0,49})"
+)
+HEADER = "header."
+"""The prefix of a field in braces that is the name of a header."""
+
+
+@dataclass(frozen=True)
+class TableField:
+    """The field in braces in a table's name, whose value names the table of each row."""
+
+    before: str
+    field: str
+    after: str
+
+    @classmethod
+    def of(cls, table: str) -> Self | None:
+        """Return the field in a table's name; None for one table, and for ``{topic}``."""
+        found = None if TOPIC_MARK in table else _ROUTED.fullmatch(table)
+        return None if found is None else cls(**found.groupdict())
+
+    @property
+    def header(self) -> str | None:
+        """The name of the header with the table's name; None if a column has it."""
+        return self.field.removeprefix(HEADER) if self.field.startswith(HEADER) else None
+
+    def table(self, name: str) -> str:
+        return f"{self.before}{name}{self.after}"
+
+
+def _require_routed(table: str) -> None:
+    found = TableField.of(table)
+    _require_three_parts(table.replace(TOPIC_MARK, "t") if found is None else found.table("t"))
+
+
+RoutedTable = Annotated[str, checked(_require_routed)]
+"""The name of a table; it may contain ``{topic}``, or in its last part ``{column}`` or ``{header.name}``."""
+
 
 def table_of(template: str, topic: str) -> str:
     """Replace ``{topic}`` by the topic's name, and characters that a table's name cannot have by ``_``."""

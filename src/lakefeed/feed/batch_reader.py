@@ -126,6 +126,7 @@ class DirectReader(BatchReader):
             "decode.envelope": policy.envelope is not None,
             "decode.unavailable_value": policy.unavailable is not None,
             "expect": bool(policy.expect),
+            "a table for each value of a field": policy.rule is not None,
             "decode.on_bad_timestamp": policy.on_bad_timestamp is not None,
             "decode.raw": isinstance(rows.schema.spec, Raw),
             "a format that is an expression": isinstance(rows.schema.spec, ExpressionFormat),

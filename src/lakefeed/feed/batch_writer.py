@@ -15,12 +15,7 @@ from typing import TYPE_CHECKING
 from lakefeed.clients.spark.errors import quietly, stopped_at
 from lakefeed.config.decoding import ErrorBudget
 from lakefeed.config.values import seconds_of
-from lakefeed.errors import (
-    CheckpointMismatch,
-    ErrorBudgetExceeded,
-    JobFailed,
-    LakefeedError,
-)
+from lakefeed.errors import CheckpointMismatch, ErrorBudgetExceeded, JobFailed, LakefeedError
 from lakefeed.feed.batch_reader import BatchReader, PlannedRestart, QueryReader
 from lakefeed.feed.failing_records import explain_failure, isolate, why_of
 from lakefeed.feed.row_builder import RowBuilder
@@ -34,6 +29,7 @@ from lakefeed.ledger.outcomes import (
     LeftOutFields,
     OverBudget,
     Reason,
+    RuleChanged,
     SchemasMissing,
     Stopped,
     timing_commit,
@@ -304,10 +300,12 @@ class BatchWriter:
         return outcome
 
     def prepare_next(
-        self, outcome: SchemasMissing | FieldsMissing | Isolated | Stopped | OverBudget, records: DataFrame
+        self,
+        outcome: SchemasMissing | FieldsMissing | Isolated | RuleChanged | Stopped | OverBudget,
+        records: DataFrame,
     ) -> None:
         """Prepare the next attempt to commit; raise an error if the last attempt's outcome stops the feed."""
-        match outcome:  # ``commit_rows`` handles FieldsMissing, which no other caller asks for.
+        match outcome:  # ``commit_rows`` handles FieldsMissing, and a changed rule needs no preparation.
             case SchemasMissing(schema_ids):
                 self._cover(schema_ids, records)
             case Isolated(failing):
@@ -319,7 +317,7 @@ class BatchWriter:
 
     def attempt(
         self, batch: DataFrame, commit: SnapshotProperties, *, grows: bool = False
-    ) -> Committed | SchemasMissing | FieldsMissing | Isolated | Stopped | OverBudget:
+    ) -> Committed | SchemasMissing | FieldsMissing | Isolated | RuleChanged | Stopped | OverBudget:
         """Try to write the rows of a batch in one commit, and return the outcome; with ``grows``, require all fields.
 
         Raises:
@@ -337,6 +335,8 @@ class BatchWriter:
                 # Spark's own log of an error would have values of the record.
                 with quietly(), timing_commit("commit", outcomes.seconds_since_allowed):
                     return Committed(self.sink.land(rows, commit, commit_id=outcomes.commit_id), outcomes)
+            except RuleChanged as changed:
+                return changed
             except Exception as error:
                 # Spark hides the counter's refusal of a commit in another error, so ask the counter.
                 if (refusal := outcomes.refusal) is not None:

@@ -144,7 +144,7 @@ class FeedDecoder:
                 stored=stored,
                 on_encrypted=config.decode.on_encrypted,
             ),
-            policy=self.policy,
+            policy=replace(self.policy, rule=getattr(sink, "refusal", None)),
             keep=kept_metadata(config),
             transform=transform,
             streams=transform.streams,

@@ -137,6 +137,7 @@ class StreamRun:
         writer = feed.begin_writer(self.spark, self.sink, records, lost=start.lost_partitions, check_query=check)
         if writer.publisher is not None:
             writer.publisher.report = self.options.monitor.audited
+        self._finish_interrupted(writer)
         if message := start.decide_again().message:
             self.options.on_note(message)
         if other := start.other_feed():
@@ -161,6 +162,16 @@ class StreamRun:
         sink, why = feed.identity.owner.sink, start.as_dict()
         self.options.monitor.begin(sink=sink, fence=writer.fence, position=position, start=why)
         return writer
+
+    def _finish_interrupted(self, writer: BatchWriter) -> None:
+        """Write a batch that only some of the feed's tables have, with the records that these tables have of it."""
+        interrupted: Callable[[], tuple[OffsetRanges, int] | None] = getattr(
+            self.sink, "interrupted_batch", lambda: None
+        )
+        if (batch := interrupted()) is not None:
+            ranges, batch_id = batch
+            self.options.on_note("some tables have a batch that others lack: the batch is written to the others")
+            writer.write(self.feed.source.reread(self.spark, ranges.ranges), ranges, batch_id)
 
     def places(self) -> Iterable[str]:
         """Return the locations of rows and dead letters, without the locations of a sink that lags."""

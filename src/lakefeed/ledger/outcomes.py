@@ -107,6 +107,10 @@ class FieldsMissing:
     """The path of one of the fields."""
 
 
+class RuleChanged(Exception):
+    """The batch is not written: the sink takes fewer of its records than when they were read."""
+
+
 @dataclass(frozen=True)
 class Stopped:
     """The batch is not written: a record stops the feed, as the pipeline file requires."""

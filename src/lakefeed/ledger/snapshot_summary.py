@@ -31,6 +31,8 @@ MERGED_BECAUSE = "lakefeed.merged-because"
 """The reason why a MERGE landed a batch of changes; missing if the index of keys landed the batch."""
 
 ADOPTED = "lakefeed.adopted"
+ROUTED = "lakefeed.routed"
+"""The number of rows of a batch in each of the feed's tables: ``{"name": rows}``."""
 
 MERGED = "spark.merge-into.num-target-rows-"
 """The prefix of Spark's counts of a MERGE (inserted, updated, deleted), which Iceberg puts into the snapshot."""
@@ -191,6 +193,9 @@ def rows_of(summary: Mapping[str, str]) -> tuple[int, int]:
     """Return the number of rows that a commit has written, and by how many rows it enlarges the table."""
     if (upserts := Upserts.of(summary)) is not None:
         return upserts.landed, upserts.inserted - upserts.deleted
+    if ROUTED in summary:
+        rows = sum(json.loads(summary[ROUTED]).values())
+        return rows, rows
     return int(summary.get("added-records", 0)), net_rows(summary)
 
 
@@ -224,6 +229,8 @@ class Commit:
     """Set if the batch changed rows by their keys; ``rows`` then counts the inserted and the updated rows."""
     merged_because: str | None = None
     """Why a MERGE landed the changes; None if the index of keys did."""
+    routed: Mapping[str, int] | None = None
+    """The number of rows in each of the feed's tables; None if the feed has one table."""
 
     @property
     def title(self) -> str:
@@ -283,6 +290,7 @@ class Commit:
             adopted=Adoption.from_json(summary[ADOPTED]) if ADOPTED in summary else None,
             upserts=Upserts.of(summary),
             merged_because=summary.get(MERGED_BECAUSE),
+            routed=json.loads(summary[ROUTED]) if ROUTED in summary else None,
         )
 
 

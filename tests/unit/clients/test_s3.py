@@ -34,11 +34,7 @@ AT = datetime(2013, 5, 24, tzinfo=UTC)
     [
         ("?max-keys=2&prefix=J", {}, "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7"),
         ("?lifecycle", {}, "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543"),
-        (
-            "/test.txt",
-            {"range": "bytes=0-9"},
-            "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41",
-        ),
+        ("/test.txt", {"range": "bytes=0-9"}, "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41"),
     ],
 )
 def test_signatures_equal_those_that_aws_publishes(path: str, headers: dict[str, str], signature: str) -> None:

@@ -166,9 +166,7 @@ def test_a_refused_batch_ends_the_feed_without_another_attempt(
     assert (counting.attempts, counting.ended) == (1, 1)
 
 
-def test_a_replaced_driver_does_not_report_a_batch_of_the_new_driver(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_replaced_driver_does_not_report_a_batch_of_the_new_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     """A report would make Spark log the batch in the replaced driver's checkpoint before the new driver logs it."""
     counting = Counting()
     monkeypatch.setattr(counting, "is_committed", lambda batch, commit: True)

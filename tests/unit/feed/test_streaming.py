@@ -68,12 +68,7 @@ def decided(*, at: int | None = 50, leaves_checkpoint: bool = False) -> Any:
 
 def run_on(run: Run) -> None:
     writer = BatchWriter(
-        cast("Any", None),
-        feed="taxi",
-        sink=run.sink,
-        rows=cast("Any", None),
-        reader=cast("Any", None),
-        fence="1 own",
+        cast("Any", None), feed="taxi", sink=run.sink, rows=cast("Any", None), reader=cast("Any", None), fence="1 own"
     )
     run.run_queries(writer, cast("Any", None), on_batch=lambda progress: None)
 

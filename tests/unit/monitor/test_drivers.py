@@ -46,10 +46,7 @@ def test_a_drivers_file_describes_the_run_and_is_readable_only_by_the_user() -> 
 
 
 def test_the_file_of_a_failed_run_has_its_error() -> None:
-    with (
-        pytest.raises(Unreachable),
-        announced(this_driver(), feed="taxi", identity="taxi", since=1.0),
-    ):
+    with pytest.raises(Unreachable), announced(this_driver(), feed="taxi", identity="taxi", since=1.0):
         raise Unreachable("no broker answers", where="b:9092", hint="start it")
     [found] = all_drivers()
     assert (found.ended, found.is_running) == ("failed", False)

@@ -8,15 +8,7 @@ from lakefeed.feed.progress import FinishedBatch, RunningBatch
 from lakefeed.feed.s3_requests import BatchRequests
 from lakefeed.messages.text import json_line, one_line
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.monitor.terminal import (
-    BARS,
-    bar,
-    batch_line,
-    heartbeat_line,
-    lag_text,
-    running_text,
-    sparkline,
-)
+from lakefeed.monitor.terminal import BARS, bar, batch_line, heartbeat_line, lag_text, running_text, sparkline
 
 
 def batch(**figures: object) -> FinishedBatch:

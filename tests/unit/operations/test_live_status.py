@@ -28,12 +28,7 @@ def ledger(*ages: float, fence: str = "1 a", records: int = 100) -> LedgerFacts:
     ranges = OffsetRanges((OffsetRange("t", 0, 0, records),))
     commits = tuple(
         Commit(
-            "taxi",
-            len(ages) - number,
-            ranges,
-            fence=fence,
-            counts={("t", 0): Counts(records)},
-            committed_at=NOW - age,
+            "taxi", len(ages) - number, ranges, fence=fence, counts={("t", 0): Counts(records)}, committed_at=NOW - age
         )
         for number, age in enumerate(ages)
     )
@@ -70,11 +65,7 @@ def driver(
 
 
 def state_of(
-    facts: LedgerFacts,
-    *,
-    process: DriverFile | None = None,
-    progress: FeedProgress | None = None,
-    lag: int | None = 0,
+    facts: LedgerFacts, *, process: DriverFile | None = None, progress: FeedProgress | None = None, lag: int | None = 0
 ) -> RunState:
     state, evidence = judge(
         facts,

@@ -207,12 +207,7 @@ def test_the_account_in_the_manifest_lets_a_driver_start_executors(api: Kubernet
     for role in ("driver", "executor"):
         conf[f"spark.kubernetes.{role}.podTemplateFile"] = str(tmp_path / f"{role}.yaml")
     conf |= {"spark.kubernetes.namespace": "spark-jobs", "spark.executor.instances": "2", "spark.driver.memory": "1g"}
-    pipeline = {
-        "name": "trips",
-        "source": {"rate": {"rows_per_second": 1}},
-        "sink": {"console": {}},
-        "spark": conf,
-    }
+    pipeline = {"name": "trips", "source": {"rate": {"rows_per_second": 1}}, "sink": {"console": {}}, "spark": conf}
     file = tmp_path / "pipeline.yaml"
     file.write_text(json.dumps(pipeline))
     running = Running(["run", file, "--master", f"k8s://{api.url}"], as_account(api), tmp_path / "run.log")

@@ -63,12 +63,7 @@ def registry_client(stack: Endpoints) -> SchemaRegistryClient:
 def test_confluents_client_reads_the_produced_records(lake: SparkSession, stack: Endpoints, topic: str) -> None:
     rows = taxi_rows(lake, 500)
     records = to_records(
-        rows,
-        topic=topic,
-        registry=stack.schema_registry_url,
-        schema=taxi_schema(),
-        key=KEY,
-        headers={"source": "test"},
+        rows, topic=topic, registry=stack.schema_registry_url, schema=taxi_schema(), key=KEY, headers={"source": "test"}
     )
     reached: list[int] = []
     done = produce(records, topic, bootstrap_servers=stack.bootstrap_servers, reached=reached.append)

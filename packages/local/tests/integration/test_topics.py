@@ -117,10 +117,7 @@ def test_the_commands_create_list_and_show_topics(stack: Endpoints, name: str) -
     assert run("create", name, "--partitions", "2", "--config", "retention.ms=60000") == (
         f"created {name} with 2 partitions\n"
     )
-    assert json.loads(run("create", name, "--if-not-exists", "--output", "json")) == {
-        "topic": name,
-        "created": False,
-    }
+    assert json.loads(run("create", name, "--if-not-exists", "--output", "json")) == {"topic": name, "created": False}
     assert name in run("list").splitlines()
     assert "partition 1  leader" in run("show", name)
     described = json.loads(run("show", name, "--output", "json"))

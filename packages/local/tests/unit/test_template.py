@@ -69,10 +69,7 @@ BREAKS = (
 @pytest.mark.parametrize("breaks", BREAKS)
 def test_names_from_registry_and_records_cannot_add_settings_to_the_file(tmp_path: Path, breaks: str) -> None:
     odd = f"a{breaks}evil: 1{breaks}b"
-    columns = (
-        Column(name=odd, type=odd, time="instant"),
-        Column(name=odd, type=odd, time="text"),
-    )
+    columns = (Column(name=odd, type=odd, time="instant"), Column(name=odd, type=odd, time="text"))
     for discovery in (
         Discovery(kind="avro", how=odd, subject=odd, columns=columns),
         Discovery(kind="raw", how=odd, certain=False),

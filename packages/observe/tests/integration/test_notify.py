@@ -99,10 +99,7 @@ def test_a_run_with_a_new_schema_and_dead_letters_sends_messages_and_leaves_a_tr
         pipeline = feed.pipeline(
             source={"kafka": kafka},
             dead_letters={"table": f"lake.{feed.name}.letters"},
-            notify={
-                "targets": {"own": {"webhook": {"url": hook.url}}},
-                "when": {"dead_letters": {"count": 2}},
-            },
+            notify={"targets": {"own": {"webhook": {"url": hook.url}}}, "when": {"dead_letters": {"count": 2}}},
             runs={"keep": "checkpoint"},
         )
         thread = threading.Thread(target=pipeline.run, kwargs={"spark": lake, "monitor": monitor, "stop": stop})

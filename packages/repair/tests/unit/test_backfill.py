@@ -52,10 +52,7 @@ small = st.integers(0, 25)
     st.one_of(st.none(), small),
 )
 def test_a_backfill_lands_records_below_the_position_that_the_table_lacks_and_the_topic_has(
-    ends: dict[int, int],
-    has: list[tuple[int, int, int]],
-    held: dict[int, tuple[int, int]],
-    start: int | None,
+    ends: dict[int, int], has: list[tuple[int, int, int]], held: dict[int, tuple[int, int]], start: int | None
 ) -> None:
     found = of(position(ends, has), described(held), BackfillRequest(start=start))
     covered = {(at, offset) for at, first, last in has for offset in range(first, last)}

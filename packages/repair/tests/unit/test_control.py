@@ -18,13 +18,7 @@ from lakefeed.ledger.pauses import PAUSE_FILE, UNREADABLE, CheckpointPauses, Loc
 from lakefeed.monitor import drivers
 from lakefeed.monitor.drivers import DriverFile, FeedServer
 from lakefeed.operations.live_status import identity_of
-from lakefeed_repair.control import (
-    RunningFeed,
-    pause_next_start,
-    resume_next_start,
-    running_feed,
-    running_feed_named,
-)
+from lakefeed_repair.control import RunningFeed, pause_next_start, resume_next_start, running_feed, running_feed_named
 from tests.support.pipeline_text import feed_config
 
 PAUSE = Pause(reason="the table is repaired", by="anna", at=1_000_000.0)

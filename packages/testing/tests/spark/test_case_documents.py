@@ -15,10 +15,7 @@ from tests.support.blocks import ROOT, blocks_of
 
 def test_the_cases_of_an_example_pass(spark: SparkSession) -> None:
     report = run_cases(ROOT / "examples" / "isp_hits" / "by_zip_and_day.yaml")
-    assert messages(report) == {
-        "a hit is of the day that it has in UTC": [],
-        "a time that is none stops the feed": [],
-    }
+    assert messages(report) == {"a hit is of the day that it has in UTC": [], "a time that is none stops the feed": []}
 
 
 def test_the_fixtures_land_records_with_a_pipeline_file(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from lakefeed.clients.kafka.topics import partitions_of
@@ -15,6 +15,7 @@ from lakefeed.messages.printable import ReadableResult, counted
 from lakefeed.offsets.ranges import without_batches
 from lakefeed.operations.verify.audit import findings
 from lakefeed.operations.verify.evidence import Evidence, Finding, collect_evidence, spans
+from lakefeed.plugins import load
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ class Verification(ReadableResult):
         replayed: the number of rows that replays of dead letters have written.
         upserts: the outcome of all changes; None if the sink appends rows.
         files: the number of files, manifests included, that the store has with their right size.
+        tables: with a table for each value of a field: the number of rows that the commits of each table have added.
     """
 
     feed: str
@@ -71,6 +73,7 @@ class Verification(ReadableResult):
     files: int
     partitions: tuple[PartitionResult, ...]
     findings: tuple[Finding, ...]
+    tables: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def headline(self) -> str:
@@ -115,7 +118,11 @@ def verify_feed(config: PipelineConfig, *, connections: Connections, deep: bool 
         ConfigError: the sink has no ledger, or with ``deep``, the table has no columns with its rows' offsets.
     """
     config.sink.require("verify")
-    evidence = collect_evidence(config, connections, deep=deep)
+    is_routed = config.sink.iceberg is not None and config.sink.iceberg.routed_by is not None
+    evidence = collect_evidence(config, connections, deep=deep and not is_routed)
+    if is_routed:
+        with_tables = load("lakefeed_routes.verify:with_tables", "lakefeed[routes]", where=config.sink.chosen.target)
+        evidence = with_tables(evidence, config, connections, deep=deep)
     commits = evidence.commits
     counts = sum((total(each.counts) for each in evidence.landed), ZERO)
     return Verification(
@@ -139,6 +146,7 @@ def verify_feed(config: PipelineConfig, *, connections: Connections, deep: bool 
         replayed=sum(each.rows for each in evidence.replays),
         upserts=Upserts.sum(each.upserts for each in commits) if evidence.keyed else None,
         files=evidence.files.present,
+        tables=evidence.tables,
         partitions=tuple(_partition_results(evidence)),
         findings=tuple(findings(evidence)),
     )

@@ -17,6 +17,7 @@ from lakefeed.operations.verify.evidence import Evidence, Finding
 def findings(evidence: Evidence) -> list[Finding]:
     """Return all findings, faults first."""
     found = [
+        *evidence.of_tables,
         *_files(evidence),
         *_continuity(evidence.commits),
         *_adopted(evidence),

@@ -194,6 +194,7 @@ class Evidence:
         row_coverage: by partition, a summary of the offsets in the rows; None if the rows were not read.
         keyed: None if the sink appends rows.
         files: the files of the table, of its history and of the dead letters.
+        tables: the number of rows in each table of a feed that has several; ``of_tables`` are the findings about them.
     """
 
     commits: tuple[Commit, ...]
@@ -215,6 +216,8 @@ class Evidence:
     row_coverage: Mapping[Partition, RowCoverage] | None = None
     keyed: Keyed | None = None
     files: FileCheck = field(default_factory=FileCheck)
+    tables: Mapping[str, int] = field(default_factory=dict)
+    of_tables: tuple[Finding, ...] = ()
 
     @property
     def landed(self) -> tuple[Commit | Backfill, ...]:
@@ -291,8 +294,8 @@ def collect_evidence(config: PipelineConfig, connections: Connections, *, deep: 
         deep, evidence = deep and not own.lost, replace(evidence, files=evidence.files + own)
         history_line, whole = ancestors(beside)
         written = Letters(tuple(commits_of(history_line, config.name)), whole)
-        coverage = _coverage(evidence, IcebergRows(beside)) if deep else None
-        keyed = replace(keyed, history=written, history_coverage=coverage)
+        landed = coverage(evidence, IcebergRows(beside)) if deep else None
+        keyed = replace(keyed, history=written, history_coverage=landed)
     return replace(evidence, keyed=keyed)
 
 
@@ -323,7 +326,7 @@ def _with_sources(
         last = evidence.commits[-1].ranges.ranges if evidence.commits else ()
         evidence = replace(evidence, topics=mark_cut_offs(source, {name: there.get(name) for name in names}, last))
         evidence = replace(evidence, broker_record_counts=_record_counts(source, evidence))
-    return evidence if rows is None else replace(evidence, row_coverage=_coverage(evidence, rows))
+    return evidence if rows is None else replace(evidence, row_coverage=coverage(evidence, rows))
 
 
 def _read_letters(name: str, feed: str, connections: Connections) -> tuple[Letters | None, FileCheck]:
@@ -356,7 +359,7 @@ def _record_counts(source: KafkaSource, evidence: Evidence) -> Mapping[OffsetRan
     return count_records(source, unknown, topics=topics)
 
 
-def _coverage(evidence: Evidence, rows: StoredRows) -> dict[Partition, RowCoverage] | None:
+def coverage(evidence: Evidence, rows: StoredRows) -> dict[Partition, RowCoverage] | None:
     if not evidence.commits:
         return None
     return scan_row_offsets(

@@ -123,10 +123,11 @@ class RowSpan:
 
 @dataclass(frozen=True)
 class IcebergRows:
-    """The rows of an Iceberg table; with ``feed``, the rows of the branch that the feed lands in."""
+    """The rows of an Iceberg table; with ``feed`` those of the branch that the feed lands in, ``until`` a snapshot."""
 
     table: Table
     feed: str | None = None
+    until: int | None = None
 
     @property
     def columns(self) -> set[str]:
@@ -137,7 +138,8 @@ class IcebergRows:
         return ".".join(self.table.name())
 
     def read(self, columns: Sequence[str]) -> Any:
-        return scanned(self.table, self.feed, selected_fields=tuple(columns)).to_arrow_batch_reader()
+        scan = scanned(self.table, self.feed, selected_fields=tuple(columns))
+        return (scan if self.until is None else scan.update(snapshot_id=self.until)).to_arrow_batch_reader()
 
 
 def scan_row_offsets(

@@ -5,7 +5,7 @@ The table and the dead letters use the same decision. On the fast path, ``Decode
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -60,6 +60,10 @@ class RowExpectation:
     on_violation: Literal["drop", "dead_letter", "fail"]
 
 
+SinkRule = Callable[["DataFrame"], "Column | None"]
+"""Returns a column with the reason why the sink does not take a row, null for others; None if it takes all rows."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RecordPolicy:
     """The treatment of invalid records.
@@ -76,6 +80,7 @@ class RecordPolicy:
         envelope: the format of the envelope around the values.
         deletes: the rule for records that delete the row of their key; None if rows are only added.
         unavailable: the rule for values that a change event lacks.
+        rule: the sink's own rule for the rows that it takes; None if it takes all rows.
     """
 
     on_error: OnError = "fail"
@@ -88,6 +93,7 @@ class RecordPolicy:
     envelope: Literal["debezium"] | None = None
     deletes: DeleteRule | None = None
     unavailable: Unavailable | None = None
+    rule: SinkRule | None = None
 
 
 def metadata_column(name: str) -> str:
@@ -215,6 +221,9 @@ def _verdict(rows: DataFrame, policy: RecordPolicy) -> tuple[Column, Column]:
             fits = value.rlike(UUID) if type_ == "uuid" else sf.octet_length(value) == int(length)
             reason = reason.when(~fits, sf.lit(f"column {column} of the table accepts only a {type_}"))
             verdict = verdict.when(~fits, VERDICTS[policy.on_error])
+    if policy.rule is not None and (refusal := policy.rule(rows)) is not None:
+        reason = reason.when(refusal.isNotNull(), refusal)
+        verdict = verdict.when(refusal.isNotNull(), VERDICTS[policy.on_error])
     reason = reason.when(keyless.isNotNull(), keyless)
     verdict = verdict.when(keyless.isNotNull(), VERDICTS[policy.on_error]).otherwise(ROW)
     if COPY in rows.select(f"{RECORD}.record.*").columns:

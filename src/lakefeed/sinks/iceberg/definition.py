@@ -11,6 +11,7 @@ from lakefeed.lazy import SparkSession, StructType
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.protocol import SinkState
 from lakefeed.ledger.snapshots import stored_position
+from lakefeed.plugins import load
 from lakefeed.sinks.definition import LedgerTable, SinkDefinition, StoredState
 from lakefeed.sinks.iceberg.publish import Publisher
 from lakefeed.sinks.iceberg.table import IcebergTable, OverwriteTable
@@ -30,13 +31,18 @@ class IcebergDefinition(SinkDefinition[IcebergSinkConfig]):
 
     def open_table(self, spark: SparkSession) -> IcebergTable:
         settings, context = self.settings, self.context
+        plain = not context.is_transformed
+        if settings.routed_by is not None:
+            context.connections.catalog(catalog_of(settings.table))
+            routed: type[IcebergTable] = load(
+                "lakefeed_routes.sink:RoutedTables", "lakefeed[routes]", where=context.place
+            )
+            return routed(spark, settings, feed=context.feed, evolves=context.evolves, takes_defaults=plain)
         for name in (settings.table, settings.history):
             if name is not None:
                 context.connections.catalog(catalog_of(name))
         kind = TABLES.get((settings.mode, context.output_mode), IcebergTable)
-        table = kind(
-            spark, settings, feed=context.feed, evolves=context.evolves, takes_defaults=not context.is_transformed
-        )
+        table = kind(spark, settings, feed=context.feed, evolves=context.evolves, takes_defaults=plain)
         if isinstance(table, UpsertTable):
             table.unavailable = context.unavailable
         return table
@@ -55,7 +61,7 @@ class IcebergDefinition(SinkDefinition[IcebergSinkConfig]):
         return table.lands_changes(rows) if isinstance(table, UpsertTable) else None
 
     def state(self) -> SinkState:
-        table, feed, connections = self.settings.table, self.context.feed, self.context.connections
+        table, feed, connections = self.settings.snapshot_table, self.context.feed, self.context.connections
         return StoredState(keeps_ledger=True, position=lambda: stored_position(table, feed, connections=connections))
 
 

@@ -212,10 +212,13 @@ class IcebergTable(BaseSink):
         )
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
-        writer = self._writer(rows, {**commit.properties(), COMMIT_ID: commit_id})
         with spark_setting(rows.sparkSession, *ADAPTIVE):
-            writer.append()
+            self.append(rows, {**commit.properties(), COMMIT_ID: commit_id})
         return self.ledger.rows_of(commit_id)
+
+    def append(self, rows: DataFrame, properties: Mapping[str, str]) -> None:
+        """Append rows in one commit, whose snapshot gets these properties."""
+        self._writer(rows, properties).append()
 
     def _writer(self, rows: DataFrame, properties: Mapping[str, str]) -> DataFrameWriterV2:
         # Read the columns again, because a backfill beside the feed may have added columns since ``apply_schema``.

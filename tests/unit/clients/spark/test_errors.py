@@ -53,11 +53,7 @@ def test_a_checkpoint_that_another_driver_changes_is_reported_as_in_use(spark: s
             JobFailed,
             "the disk is full",
         ),
-        (
-            "java.io.FileNotFoundException: /lake/t/data/0.parquet (Permission denied)",
-            FileDenied,
-            "cannot be written",
-        ),
+        ("java.io.FileNotFoundException: /lake/t/data/0.parquet (Permission denied)", FileDenied, "cannot be written"),
         ("java.io.FileNotFoundException: /lake/t/m.json (Operation not permitted)", FileDenied, "cannot be written"),
         ("java.io.FileNotFoundException: /lake/t/m.json (Read-only file system)", FileDenied, "cannot be written"),
         ("java.nio.file.AccessDeniedException: /lake/t/metadata", FileDenied, "cannot be written"),

@@ -64,12 +64,7 @@ def test_verify_finds_nothing_if_all_changes_are_accounted_for(raws: list[tuple[
 
 @pytest.mark.parametrize(
     ("change", "kind"),
-    [
-        ({"changes": 7}, "changes"),
-        ({"inserted": 9}, "merged"),
-        ({"keys": 99}, "merged"),
-        ({"deletes": 99}, "merged"),
-    ],
+    [({"changes": 7}, "changes"), ({"inserted": 9}, "merged"), ({"keys": 99}, "merged"), ({"deletes": 99}, "merged")],
 )
 def test_verify_finds_a_commit_whose_counts_do_not_add_up(change: Mapping[str, int], kind: str) -> None:
     found = evidence(GOOD)

@@ -9,13 +9,7 @@ from pyiceberg.table import Table
 
 from lakefeed.errors import ConfigError
 from lakefeed.offsets.ranges import OffsetRange
-from lakefeed.operations.verify.row_offsets import (
-    IcebergRows,
-    Letter,
-    RowCoverage,
-    count_keyed_rows,
-    scan_row_offsets,
-)
+from lakefeed.operations.verify.row_offsets import IcebergRows, Letter, RowCoverage, count_keyed_rows, scan_row_offsets
 
 FIELDS = [
     ("id", pa.int64()),

@@ -57,12 +57,7 @@ def test_a_run_is_reported_from_its_start_to_its_end() -> None:
 
 def test_the_last_event_has_the_message_of_an_error() -> None:
     monitor = FeedMonitor("taxi")
-    with (
-        server() as (url, events, _),
-        pytest.raises(ConfigError),
-        reporting(run_of(url), monitor),
-        monitor.until_end(),
-    ):
+    with server() as (url, events, _), pytest.raises(ConfigError), reporting(run_of(url), monitor), monitor.until_end():
         raise ConfigError("no such table", where="lake.a.b")
     assert [event["eventType"] for event in events] == ["START", "FAIL"]
     assert events[-1]["run"]["facets"]["errorMessage"]["message"] == "ConfigError: no such table (lake.a.b)"
