@@ -28,7 +28,8 @@ FOLLOWERS_GROUP = "lakefeed.followers"
 SINKS_GROUP = "lakefeed.sinks"
 SOURCES_GROUP = "lakefeed.sources"
 FORMATS_GROUP = "lakefeed.formats"
-OF_RUNS = (SINKS_GROUP, SOURCES_GROUP, FORMATS_GROUP, SETTINGS_GROUP, FOLLOWERS_GROUP)
+ROUTES_GROUP = "lakefeed.routes"
+OF_RUNS = (SINKS_GROUP, SOURCES_GROUP, FORMATS_GROUP, SETTINGS_GROUP, FOLLOWERS_GROUP, ROUTES_GROUP)
 """The groups whose packages a run needs; a run needs no package of ``lakefeed.commands``."""
 
 OF_EXTRAS: Mapping[str, tuple[str, ...]] = {
@@ -129,6 +130,18 @@ def installed_commands() -> dict[str, CliCommand]:
 def installed_kinds(group: str) -> dict[str, EntryPoint]:
     """Return the sinks, sources or formats of installed packages by name; imports none of them."""
     return {entry.name: entry for entry in installed(group)}
+
+
+def load_route(name: str, *, where: str) -> Any:
+    """Import an entry point of ``lakefeed.routes``, which lands rows in the tables that a field names.
+
+    Raises:
+        MissingExtra: no installed package has one.
+    """
+    if (entry := installed_kinds(ROUTES_GROUP).get(name)) is None:
+        what = "no installed package lands rows in the tables that a field names"
+        raise MissingExtra(what, where=where, hint=install_command("routes"))
+    return load(entry.value, "the package that routes rows to tables", where=where)
 
 
 def missing_kind(group: str, name: str) -> str | None:

@@ -141,7 +141,8 @@ class RoutedTables(IcebergTable):
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
         """Write the rows to their tables, and the batch to the ledger table last."""
         if not isinstance(commit, Commit):
-            raise ConfigError("this sink takes only the batches of a feed", where=self.name)
+            hint = "name one table for rows that are not a feed's batches"
+            raise ConfigError("this sink takes only the batches of a feed", where=self.name, hint=hint)
         named = rows.withColumn(TARGET, self.rule.target(rows)).persist(StorageLevel.MEMORY_AND_DISK)
         try:
             named.count()

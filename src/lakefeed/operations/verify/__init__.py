@@ -15,7 +15,7 @@ from lakefeed.messages.printable import ReadableResult, counted
 from lakefeed.offsets.ranges import without_batches
 from lakefeed.operations.verify.audit import findings
 from lakefeed.operations.verify.evidence import Evidence, Finding, collect_evidence, spans
-from lakefeed.plugins import load
+from lakefeed.plugins import load_route
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def verify_feed(config: PipelineConfig, *, connections: Connections, deep: bool 
     is_routed = config.sink.iceberg is not None and config.sink.iceberg.routed_by is not None
     evidence = collect_evidence(config, connections, deep=deep and not is_routed)
     if is_routed:
-        with_tables = load("lakefeed_routes.verify:with_tables", "lakefeed[routes]", where=config.sink.chosen.target)
+        with_tables = load_route("verify", where=config.sink.chosen.target)
         evidence = with_tables(evidence, config, connections, deep=deep)
     commits = evidence.commits
     counts = sum((total(each.counts) for each in evidence.landed), ZERO)

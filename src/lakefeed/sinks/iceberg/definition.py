@@ -11,7 +11,7 @@ from lakefeed.lazy import SparkSession, StructType
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.protocol import SinkState
 from lakefeed.ledger.snapshots import stored_position
-from lakefeed.plugins import load
+from lakefeed.plugins import load_route
 from lakefeed.sinks.definition import LedgerTable, SinkDefinition, StoredState
 from lakefeed.sinks.iceberg.publish import Publisher
 from lakefeed.sinks.iceberg.table import IcebergTable, OverwriteTable
@@ -34,9 +34,7 @@ class IcebergDefinition(SinkDefinition[IcebergSinkConfig]):
         plain = not context.is_transformed
         if settings.routed_by is not None:
             context.connections.catalog(catalog_of(settings.table))
-            routed: type[IcebergTable] = load(
-                "lakefeed_routes.sink:RoutedTables", "lakefeed[routes]", where=context.place
-            )
+            routed: type[IcebergTable] = load_route("sink", where=context.place)
             return routed(spark, settings, feed=context.feed, evolves=context.evolves, takes_defaults=plain)
         for name in (settings.table, settings.history):
             if name is not None:
