@@ -21,7 +21,7 @@ pytestmark = pytest.mark.quick
 
 def paced(spark: SparkSession, name: str, rate: int) -> str:
     spark.conf.set(f"spark.sql.catalog.{name}.rows-per-second", str(rate))
-    spark.conf.set(f"spark.sql.catalog.{name}", "io.lakefeed.produce.PaceCatalog")
+    spark.conf.set(f"spark.sql.catalog.{name}", "io.lakefeed.local.PaceCatalog")
     return f"{name}.pace(value)"
 
 

@@ -72,7 +72,7 @@ CHANGES = (
 
 def refusal(spark: SparkSession, sql: str) -> str | None:
     session: Any = spark
-    found = jvm.java(spark).query.ReadOnlyQuery.refusal(session._jsparkSession, sql)
+    found = jvm.java(spark).dashboard.ReadOnlyQuery.refusal(session._jsparkSession, sql)
     return None if found is None else str(found)
 
 

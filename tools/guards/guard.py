@@ -39,9 +39,9 @@ class Guard:
 
 def java(name: str, file: str, code: str, instead: str, *tests: str) -> Guard:
     """Return a guard in the JVM module of the core, or of the plug-in whose name is the file's first folder."""
-    part = file.partition("/")[0]
-    folder = f"packages/{part}/" if Path(f"packages/{part}/jvm").is_dir() else ""
-    return Guard(name, f"{folder}jvm/src/main/java/io/lakefeed/{file}.java", code, instead, tests)
+    core = f"jvm/src/main/java/io/lakefeed/{file}.java"
+    path = core if Path(core).is_file() else f"packages/{file.partition('/')[0]}/{core}"
+    return Guard(name, path, code, instead, tests)
 
 
 def plugin(part: str, name: str, file: str, code: str, instead: str, *tests: str) -> Guard:

@@ -53,8 +53,6 @@ class InstalledSource(Model):
 
     reader: ClassVar[str]
     """The source's ``SourceReader``, as ``package.module:Class``; imported at its first use."""
-    jars: ClassVar[tuple[str, ...]] = ()
-    """Jars of the source's package, as ``package/name.jar``; they are on the class path of every session."""
     jar_groups: ClassVar[tuple[str, ...]] = ()
     """Groups of locked jars that a session needs to read the source."""
     failures: ClassVar[Mapping[str, LakefeedError]] = {}

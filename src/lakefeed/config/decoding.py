@@ -164,9 +164,6 @@ class InstalledFormat(Model):
     If a field ``schema_ddl`` or ``schema_file`` declares the columns, ``check`` compares the file's settings with them.
     """
 
-    jars: ClassVar[tuple[str, ...]] = ()
-    """Jars of the format's package, as ``package/name.jar``; they are on the class path of every session."""
-
     def decoder(self) -> JavaFormat | ExpressionFormat:
         """Return the decoder of the values; called at the start of a run, and by commands that decode."""
         raise NotImplementedError

@@ -132,8 +132,6 @@ class SinkConfig(Model):
     is_lasting: ClassVar[bool] = True
     """Whether the rows outlive the run; if they do not, the pipeline needs no checkpoint."""
 
-    jars: ClassVar[tuple[str, ...]] = ()
-    """Jars of the sink's package, as ``package/name.jar``; they are on the class path of every session."""
     reads_stored_rows: ClassVar[bool] = True
     """False if a change by key replaces the stored row without reading the values that the change lacks."""
 

@@ -16,12 +16,10 @@ from lakefeed.feed.open import FeedStart
 from lakefeed.feed.run import MicroBatches, RunOptions, RunSummary, StopRequested, nothing_written, watch
 from lakefeed.feed.s3_requests import s3_requests
 from lakefeed.feed.steering import REAL_TIME_REFUSALS, Steering
-from lakefeed.lazy import DataFrame, SparkSession, StreamingQuery, sf
+from lakefeed.lazy import DataFrame, SparkSession, StreamingQuery
 from lakefeed.ledger.pauses import CheckpointPauses
 from lakefeed.records.decode.resolve import put_credentials
 from lakefeed.records.sources import SourceTopics
-
-CATALOG, CATALOG_CLASS = "lakefeed_batch", "io.lakefeed.copies.BatchCatalog"
 
 
 def run_real_time(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSummary:
@@ -37,7 +35,6 @@ def run_real_time(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSu
     """
     config, before = feed.config, s3_requests(spark)
     put_credentials(spark, config.decode)
-    spark.conf.set(f"spark.sql.catalog.{CATALOG}", CATALOG_CLASS)
     topics = SourceTopics(config.kafka).describe()
     _require_slots(spark, topics)
     require_fit(feed.rows(feed.source.read_stream(spark)))
@@ -71,10 +68,9 @@ def run_real_time(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSu
         "their headers mark the copies, and source.kafka.deduplicate skips these in a feed that reads the topic"
     )
     batches = MicroBatches(options.stop)
-    call = sf.call_function(f"{CATALOG}.batch", sf.concat_ws("/", *POSITION_COLUMNS))
     began = time.monotonic()
     # Real-time mode requires the output mode update; without groups it has the same result as append.
-    stream = sink.records(rows, batch=call).writeStream.format("kafka").options(**sink.options).outputMode("update")
+    stream = sink.records(rows).writeStream.format("kafka").options(**sink.options).outputMode("update")
     writer: Any = stream.queryName(config.name).option("checkpointLocation", feed.checkpoint_location)
     gateway: Any = spark._jvm
     # PySpark 4.1 has no API for this trigger.

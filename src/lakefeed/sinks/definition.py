@@ -20,7 +20,7 @@ from lakefeed.config.sinks import SinkConfig
 from lakefeed.config.sources import KafkaSource
 from lakefeed.config.transform import OutputMode
 from lakefeed.errors import ConfigError, LakefeedError
-from lakefeed.lazy import Column, DataFrame, SparkSession, StructType
+from lakefeed.lazy import DataFrame, SparkSession, StructType
 from lakefeed.ledger.checkpoint import Claim as Claim
 from lakefeed.ledger.feed_position import Position as Position
 from lakefeed.ledger.iceberg import IcebergLedger
@@ -161,8 +161,8 @@ class RealTimeSink(Sink, Protocol):
     def options(self) -> dict[str, str]:
         """Options of Spark's writer."""
 
-    def records(self, rows: DataFrame, *, batch: Column) -> DataFrame:
-        """Return a stream's rows as the records that Spark writes; the column ``batch`` names query and batch."""
+    def records(self, rows: DataFrame) -> DataFrame:
+        """Return a stream's rows as the records that Spark writes."""
 
 
 class StoredRows(Protocol):

@@ -98,7 +98,7 @@ def _definition(
         unavailable=Unavailable.of_sink(config),
         is_transformed=config.transform is not None or config.decode.envelope is not None,
     )
-    jars_of(type(settings))
+    jars_of(type(settings).__module__)
     kind: type[Any] = load(settings.definition, "the sink's code", where=context.place)
     if issubclass(kind, SinkDefinition):
         return kind(settings, context)

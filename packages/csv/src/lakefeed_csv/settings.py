@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import Field
 
@@ -17,8 +17,6 @@ _Character = Annotated[str, spelled(r"[^\r\n\x80-\U0010ffff]", "one ASCII charac
 
 class CsvFormat(InstalledFormat):
     """Values that are single lines of CSV (RFC 4180), without a header line."""
-
-    jars: ClassVar[tuple[str, ...]] = ("lakefeed_csv/lakefeed-csv.jar",)
 
     schema_ddl: Ddl | None = Field(None, description="Columns in the order of the line, as Spark DDL.")
     schema_file: Path | None = Field(None, description=SCHEMA_FILE)

@@ -10,4 +10,5 @@ COMMANDS: Mapping[str, CliCommand] = {
     "top": CliCommand("lakefeed_dashboard.command:top", "Show all feeds of this user on one live screen.", "watch"),
     "dashboard": CliCommand("lakefeed_dashboard.command:dashboard", "Show many feeds in a browser.", "watch"),
 }
+JARS = ("lakefeed_dashboard/lakefeed-dashboard.jar",)
 PAGE = "dashboard"

@@ -49,7 +49,6 @@ class ElasticsearchSinkConfig(SinkConfig):
         "update requires mode: upsert and keys; complete does not work: no request replaces all documents at once"
     )
     definition: ClassVar[str] = "lakefeed_elasticsearch.index:ElasticsearchDefinition"
-    jars: ClassVar[tuple[str, ...]] = ("lakefeed_elasticsearch/lakefeed-elasticsearch.jar",)
     capabilities: ClassVar[Capabilities] = Capabilities(
         rewind=Refusal(
             "a feed into a search server cannot be rewound: older changes would overwrite newer documents",

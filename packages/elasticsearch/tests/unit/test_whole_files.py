@@ -31,4 +31,4 @@ def test_a_login_as_plain_text_is_a_warning(reading: Reader) -> None:
 
 
 def test_the_packages_jar_is_on_the_class_path_of_a_session() -> None:
-    assert jvm.jars_of(ElasticsearchSinkConfig) == [jar for jar in jvm.installed_jars() if "elasticsearch" in jar.name]
+    assert jvm.jars_of("lakefeed_elasticsearch") == [jar for jar in jvm.installed_jars() if "elasticsearch" in jar.name]

@@ -16,7 +16,7 @@ NULL_MARK = "lakefeed: null where the schema allows none: field"
 """The beginning of Spark's error for a null in a field that must not be null; the field's name follows."""
 _NO_SYMBOL = re.compile(r"cannot be written since it's not defined in enum (?P<symbols>\"[^\n]*\")")
 """The error of Spark's encoder for an unknown symbol."""
-_UNFIT = re.compile(r"IllegalArgumentException: field (?P<field>[^\s:]+)[^\n]*\n\s*at io\.lakefeed\.produce\.")
+_UNFIT = re.compile(r"IllegalArgumentException: field (?P<field>[^\s:]+)[^\n]*\n\s*at io\.lakefeed\.encode\.")
 """The error of lakefeed's encoders for an unknown symbol, a too large number, or a wrong number of bytes."""
 
 

@@ -31,7 +31,7 @@ IdPlace = Literal["prefix", "header"]
 FRAMED: Mapping[str, str] = {"confluent-avro": "AVRO", "confluent-protobuf": "PROTOBUF", "json-schema": "JSON"}
 """The formats with Confluent's header, and the kind of their schemas in the registry."""
 
-ENCODE_CATALOG = "io.lakefeed.produce.EncodeCatalog"
+ENCODE_CATALOG = "io.lakefeed.encode.EncodeCatalog"
 
 _MOST_COMPILED_AS_A_WHOLE = 100  # A number of columns: Spark's default of spark.sql.codegen.maxFields.
 # CSV as in RFC 4180; blanks at the ends of values stay.
@@ -218,7 +218,7 @@ def id_header_of(spark: SparkSession, encoding: Encoding) -> dict[str, bytes]:
     indexes = b""
     if encoding.written is not None and encoding.written.kind == "PROTOBUF":
         references = [reference.text for reference in encoding.written.references]
-        java = jvm.java(spark).produce.ProtobufEncode
+        java = jvm.java(spark).encode.ProtobufEncode
         indexes = bytes(java.indexes(encoding.written.text, references, encoding.message))
     return {"__value_schema_id": b"\1" + uuid.UUID(encoding.guid).bytes + indexes}
 
@@ -269,7 +269,7 @@ def _avro_value(rows: DataFrame, encoding: Encoding, schema: str) -> Column:
 
     spark = rows.sparkSession
     columns = avro.columns(rows, schema, refuses_nulls=False)
-    refusal = jvm.java(spark).produce.AvroEncode.refusal(schema, rows.select(*columns).schema.json())
+    refusal = jvm.java(spark).encode.AvroEncode.refusal(schema, rows.select(*columns).schema.json())
     if refusal is None:
         options = {"avro": schema}
         if encoding.prefix_id is not None:

@@ -51,7 +51,6 @@ class JdbcSinkConfig(SinkConfig):
     guarantee: ClassVar[str] = "exactly-once"
     other_modes: ClassVar[str] = "update requires mode: upsert and keys, complete requires mode: overwrite"
     definition: ClassVar[str] = "lakefeed_jdbc.definition:JdbcDefinition"
-    jars: ClassVar[tuple[str, ...]] = ("lakefeed_jdbc/lakefeed-jdbc.jar",)
     capabilities: ClassVar[Capabilities] = Capabilities(
         rewind=Refusal(
             "a JDBC feed cannot be rewound: older changes would overwrite newer rows, or be added to them",

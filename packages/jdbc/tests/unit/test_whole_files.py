@@ -62,4 +62,4 @@ def test_a_missing_option_is_reported_with_an_example(reading: Reader) -> None:
 
 
 def test_the_packages_jar_is_on_the_class_path_of_a_session() -> None:
-    assert jvm.jars_of(JdbcSinkConfig) == [jar for jar in jvm.installed_jars() if "jdbc" in jar.name]
+    assert jvm.jars_of("lakefeed_jdbc") == [jar for jar in jvm.installed_jars() if "jdbc" in jar.name]

@@ -117,7 +117,9 @@ class KafkaSink(BatchedSink):
                 raise refusal from None
             raise
 
-    def records(self, rows: DataFrame, *, batch: Column) -> DataFrame:
+    def records(self, rows: DataFrame) -> DataFrame:
+        rows.sparkSession.conf.set("spark.sql.catalog.lakefeed_batch", "io.lakefeed.topics.BatchCatalog")
+        batch = sf.call_function("lakefeed_batch.batch", sf.concat_ws("/", *POSITION_COLUMNS))
         return self.writer.records(rows, batch=batch, one_per_record=True)
 
     @property

@@ -24,7 +24,6 @@ class KinesisSource(InstalledSource, AwsAccess):
     """
 
     reader: ClassVar[str] = "lakefeed_kinesis.stream:KinesisStream"
-    jars: ClassVar[tuple[str, ...]] = ("lakefeed_kinesis/lakefeed-kinesis.jar",)
     jar_groups: ClassVar[tuple[str, ...]] = ("kinesis",)
     failures: ClassVar[Mapping[str, LakefeedError]] = {
         r"Kinesis has no such stream": ResourceMissing(

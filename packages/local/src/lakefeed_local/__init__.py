@@ -37,6 +37,7 @@ COMMANDS: Mapping[str, CliCommand] = {
     ),
 }
 
+JARS = ("lakefeed_encode/lakefeed-encode.jar", "lakefeed_local/lakefeed-local.jar")
 PAGE = "quickstart"
 """The documentation page that errors of this package link to."""
 

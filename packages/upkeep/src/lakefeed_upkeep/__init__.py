@@ -11,5 +11,6 @@ COMMANDS: Mapping[str, CliCommand] = {
         "lakefeed_upkeep.commands:tables", "Show the health of tables; maintain and publish them.", "tables"
     ),
 }
+JARS = ("lakefeed_upkeep/lakefeed-upkeep.jar",)
 PAGE = "upkeep"
 """The documentation page that errors of this package link to."""

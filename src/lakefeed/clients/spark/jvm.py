@@ -7,17 +7,14 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.config.base import ConfigProblems
-from lakefeed.config.blocks import InstalledSource, SinkChoice, Source
-from lakefeed.config.decoding import Encoded, InstalledFormat
-from lakefeed.config.sinks import SinkConfig
 from lakefeed.errors import LakefeedError
 from lakefeed.lazy import DataFrame, SparkSession
-from lakefeed.plugins import installed_kinds
+from lakefeed.plugins import COMMANDS_GROUP, OF_RUNS, installed
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
@@ -33,21 +30,21 @@ def jar() -> Path:
 
 
 def installed_jars() -> list[Path]:
-    """Return the jars of all installed sinks, sources and formats, because the feeds of a session share a class path.
+    """Return the jars of all installed packages, because the feeds of a session share a class path.
 
     Jars of a broken package are left out; a feed that uses the package is refused.
     """
-    paths = []
-    for choice in (SinkChoice, Source, Encoded):
-        for name in installed_kinds(choice.group):
-            with suppress(ConfigProblems, LakefeedError):
-                settings = choice.installed_kind(name)
-                paths += [] if settings is None else jars_of(settings)
-    return paths
+    entries = [entry for group in (*OF_RUNS, COMMANDS_GROUP) for entry in installed(group)]
+    paths: dict[Path, None] = {}
+    for package in sorted({entry.module for entry in entries}):
+        with suppress(Exception):
+            paths |= dict.fromkeys(jars_of(package))
+    return list(paths)
 
 
-def jars_of(settings: type[SinkConfig | InstalledSource | InstalledFormat]) -> list[Path]:
-    return [jar_of(name) for name in settings.jars]
+def jars_of(module: str) -> list[Path]:
+    """Return the jars that the package of a module names in ``JARS``, each as ``package/name.jar``."""
+    return [jar_of(name) for name in getattr(import_module(module.partition(".")[0]), "JARS", ())]
 
 
 def jar_of(name: str) -> Path:

@@ -51,7 +51,7 @@ class PanelSession:
 
         own: Any = spark
         self._main = own._jsparkSession
-        self._java: Any = jvm.java(spark).query
+        self._java: Any = jvm.java(spark).dashboard
         self._copy = self._java.PanelSession.of(self._main)
         self.spark = SparkSession(spark.sparkContext, self._copy)
 

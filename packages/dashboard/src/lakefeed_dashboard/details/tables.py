@@ -1,7 +1,7 @@
 """Files, bytes and snapshots of a feed's tables, from metadata in the driver's memory.
 
 Every batch loads its table and commits to it, so the JVM has the table's metadata, and showing the metadata costs no
-request (``io.lakefeed.commit.RecentTables``). pyiceberg opens a table that this driver has not loaded yet, which takes
+request (``io.lakefeed.dashboard.TableView``). pyiceberg opens a table that this driver has not loaded yet, which takes
 one read of a metadata file, or no read with a REST catalog. Manifests are never read.
 """
 
@@ -52,21 +52,21 @@ _UNKNOWN: Mapping[str, Any] = {
 }
 
 Metadata = dict[str, Any]
-"""The result of ``RecentTables.describe``, with the names of Iceberg's specification."""
+"""The result of ``TableView.describe``, with the names of Iceberg's specification."""
 ReadMetadata = Callable[[str], Metadata]
 
 
 def read_metadata(table: str, *, spark: SparkSession | None, connections: Connections) -> Metadata:
     """Return a table's newest snapshots and its schemas, oldest first; raise ResourceMissing if there is no table."""
     if spark is not None:
-        known = jvm.java(spark).commit.RecentTables.describe(table, MOST_SNAPSHOTS, MOST_SCHEMAS)
+        known = jvm.java(spark).dashboard.TableView.describe(table, MOST_SNAPSHOTS, MOST_SCHEMAS)
         if known is not None:
             return dict(json.loads(str(known)))
     return metadata_of(open_table(table, connections=connections).metadata)
 
 
 def metadata_of(opened: Any) -> Metadata:
-    """Convert the metadata of a pyiceberg table into the form of ``RecentTables.describe``."""
+    """Convert the metadata of a pyiceberg table into the form of ``TableView.describe``."""
     snapshots = sorted(opened.snapshots, key=lambda each: (each.sequence_number or 0, each.timestamp_ms))
     first: dict[int, int] = {}
     for snapshot in snapshots:

@@ -229,7 +229,7 @@ def _error(error: BaseException) -> LakefeedError:
 
 
 def _limit_rate(records: DataFrame, rate: float | None) -> DataFrame:
-    """Limit the records per second of all tasks by a token bucket in each JVM (``io.lakefeed.produce.Pace``).
+    """Limit the records per second of all tasks by a token bucket in each JVM (``io.lakefeed.local.Pace``).
 
     The current executors get equal shares, so executors that join later raise the total rate.
     """
@@ -243,6 +243,6 @@ def _limit_rate(records: DataFrame, rate: float | None) -> DataFrame:
     executors = max(1, int(context.sc().getExecutorMemoryStatus().size()) - 1)
     # Spark reads the options of a function's catalog only once, so each call gets its own catalog.
     catalog = f"lakefeed_pace_{uuid.uuid4().hex[:12]}"
-    spark.conf.set(f"spark.sql.catalog.{catalog}", "io.lakefeed.produce.PaceCatalog")
+    spark.conf.set(f"spark.sql.catalog.{catalog}", "io.lakefeed.local.PaceCatalog")
     spark.conf.set(f"spark.sql.catalog.{catalog}.rows-per-second", str(rate / executors))
     return records.withColumn("value", sf.call_function(f"{catalog}.pace", sf.col("value")))

@@ -221,7 +221,7 @@ def plain_jvm(*, log_file: Path) -> Iterator[SparkSession]:
         raise MissingExtra.of("pyspark", "spark", "decoding records")
     from py4j.java_gateway import GatewayParameters, JavaGateway
 
-    paths = [jvm.jar(), str(Path(spec.origin).parent / "jars" / "*"), *jars.fetch(["spark"])]
+    paths = [jvm.jar(), *jvm.installed_jars(), str(Path(spec.origin).parent / "jars" / "*"), *jars.fetch(["spark"])]
     command = [str(java), *_OPTIONS, "-cp", os.pathsep.join(map(str, paths)), "py4j.GatewayServer"]
     with driver_jvm.private_log(log_file) as log:
         # The JVM gets its own process group, so that Ctrl-C does not reach it. It ends when its standard input closes.

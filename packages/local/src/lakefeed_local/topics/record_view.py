@@ -194,7 +194,7 @@ class TopicView:
         return self._views[names]
 
     def _new_view(self, spark: SparkSession, value: ReadingPlan, options: dict[str, str], key: dict[str, str]) -> Any:
-        new = jvm.java(spark).decode.RecordView
+        new = jvm.java(spark).local.RecordView
         try:
             view = new(options, key, self._where, self._fields)
             self._fitted = True

@@ -35,7 +35,8 @@ public final class Statements {
         return asWritten(spark, false, () -> ExpressionUtils.column(parser(spark).parseExpression(text)));
     }
 
-    static LogicalPlan plan(org.apache.spark.sql.SparkSession spark, String text) {
+    /** Returns the parsed statement, before its analysis. */
+    public static LogicalPlan plan(org.apache.spark.sql.SparkSession spark, String text) {
         return asWritten(spark, false, () -> parser(spark).parsePlan(text));
     }
 

@@ -7,13 +7,14 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import io.lakefeed.dashboard.TableView;
 import org.apache.iceberg.TableMetadata;
 import org.junit.jupiter.api.Test;
 
 class RecentTablesTest {
     @Test
-    void aTableThatWasNotLoadedIsUnknown() {
-        assertNull(RecentTables.describe("lake.a.never", 10, 10));
+    void aTableThatWasNotLoadedIsUnknown() throws Exception {
+        assertNull(TableView.describe("lake.a.never", 10, 10));
     }
 
     @Test
@@ -23,7 +24,7 @@ class RecentTablesTest {
             table = Tables.commit(table, id, "A " + id + " " + (id + 1), "added-records", "7", "lakefeed.batch-id", "" + id);
         }
         RecentTables.put("lake.a.t", table);
-        JsonNode found = new ObjectMapper().readTree(RecentTables.describe("lake.a.t", 50, 10));
+        JsonNode found = new ObjectMapper().readTree(TableView.describe("lake.a.t", 50, 10));
         assertEquals(60, found.get("snapshot-count").asInt());
         assertEquals(50, found.get("snapshots").size());
         assertEquals(60, found.get("current-snapshot").get("snapshot-id").asLong());
@@ -39,7 +40,7 @@ class RecentTablesTest {
     @Test
     void aTableWithoutSnapshotsHasNoCurrentSnapshot() throws Exception {
         RecentTables.put("lake.a.empty", Tables.empty());
-        JsonNode found = new ObjectMapper().readTree(RecentTables.describe("lake.a.empty", 50, 10));
+        JsonNode found = new ObjectMapper().readTree(TableView.describe("lake.a.empty", 50, 10));
         assertFalse(found.has("current-snapshot"));
         assertEquals(0, found.get("snapshots").size());
     }

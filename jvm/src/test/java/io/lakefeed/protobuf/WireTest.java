@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.lakefeed.encode.WireOutput;
 import java.util.HexFormat;
 import java.util.Random;
 import org.junit.jupiter.api.Nested;

@@ -1,4 +1,4 @@
-package io.lakefeed.produce;
+package io.lakefeed.encode;
 
 import io.lakefeed.FunctionsOnly;
 import java.util.Map;

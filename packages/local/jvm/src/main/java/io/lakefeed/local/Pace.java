@@ -1,4 +1,4 @@
-package io.lakefeed.produce;
+package io.lakefeed.local;
 
 import io.lakefeed.SqlFunction;
 import java.util.Map;
@@ -24,7 +24,7 @@ public final class Pace extends SqlFunction<byte[]> {
     private transient long rowsLeft;
 
     Pace(String name, double rowsPerSecond) {
-        super("pace", "produce." + name, DataTypes.BinaryType, DataTypes.BinaryType);
+        super("pace", "pace." + name, DataTypes.BinaryType, DataTypes.BinaryType);
         this.name = name;
         this.rowsPerSecond = rowsPerSecond;
     }

@@ -1,5 +1,6 @@
-package io.lakefeed.decode;
+package io.lakefeed.local;
 
+import io.lakefeed.decode.DecodeFunction;
 import java.io.StringWriter;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
@@ -79,8 +80,8 @@ public final class RecordView {
     /**
      * Prepares a view.
      *
-     * @param valueOptions the {@link DecodeOptions} of values
-     * @param keyOptions the {@link DecodeOptions} of keys
+     * @param valueOptions the options of {@link io.lakefeed.decode.DecodeCatalog} for values
+     * @param keyOptions the options of {@link io.lakefeed.decode.DecodeCatalog} for keys
      * @param where a condition in SQL; null for all records
      * @param fields the columns to show, in the form of a SELECT list; null for the whole value
      * @throws IllegalArgumentException if an expression needs more than one record

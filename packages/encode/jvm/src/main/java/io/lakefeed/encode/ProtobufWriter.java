@@ -1,4 +1,4 @@
-package io.lakefeed.produce;
+package io.lakefeed.encode;
 
 import io.lakefeed.protobuf.ProtoFile.Presence;
 import io.lakefeed.protobuf.ProtoMessage.Field;
@@ -6,7 +6,6 @@ import io.lakefeed.protobuf.ProtoMessage;
 import io.lakefeed.protobuf.ProtoType;
 import io.lakefeed.protobuf.SchemaException;
 import io.lakefeed.protobuf.WireInput;
-import io.lakefeed.protobuf.WireOutput;
 import java.math.BigInteger;
 import java.util.ArrayList;
 import java.util.HashMap;

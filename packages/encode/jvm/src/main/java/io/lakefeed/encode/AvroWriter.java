@@ -1,6 +1,5 @@
-package io.lakefeed.produce;
+package io.lakefeed.encode;
 
-import io.lakefeed.protobuf.WireOutput;
 import java.math.BigInteger;
 import java.util.HashMap;
 import java.util.List;

@@ -1,5 +1,6 @@
-package io.lakefeed.query;
+package io.lakefeed.dashboard;
 
+import io.lakefeed.query.Statements;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;

@@ -1,4 +1,4 @@
-package io.lakefeed.produce;
+package io.lakefeed.local;
 
 import io.lakefeed.FunctionsOnly;
 import java.util.Map;
@@ -8,7 +8,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * Provides {@code <catalog>.pace(bytes)}, with the option {@code rows-per-second}: see {@link Pace}.
  *
  * <pre>
- * spark.conf.set("spark.sql.catalog.slow", "io.lakefeed.produce.PaceCatalog")
+ * spark.conf.set("spark.sql.catalog.slow", "io.lakefeed.local.PaceCatalog")
  * spark.conf.set("spark.sql.catalog.slow.rows-per-second", "1000")
  * rows.withColumn("value", expr("slow.pace(value)"))
  * </pre>

@@ -1,4 +1,4 @@
-package io.lakefeed.query;
+package io.lakefeed.dashboard;
 
 import java.util.Map;
 import org.apache.spark.sql.SparkSession;

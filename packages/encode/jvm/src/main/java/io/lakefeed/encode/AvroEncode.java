@@ -1,6 +1,5 @@
-package io.lakefeed.produce;
+package io.lakefeed.encode;
 
-import io.lakefeed.protobuf.WireOutput;
 import java.io.IOException;
 import java.io.ObjectInputStream;
 import java.nio.ByteBuffer;

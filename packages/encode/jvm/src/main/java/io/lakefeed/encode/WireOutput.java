@@ -1,4 +1,4 @@
-package io.lakefeed.protobuf;
+package io.lakefeed.encode;
 
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;

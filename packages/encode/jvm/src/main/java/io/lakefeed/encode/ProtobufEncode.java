@@ -1,9 +1,8 @@
-package io.lakefeed.produce;
+package io.lakefeed.encode;
 
 import io.lakefeed.decode.ProtobufSchemas;
 import io.lakefeed.protobuf.ProtoMessage;
 import io.lakefeed.protobuf.ProtoTypes;
-import io.lakefeed.protobuf.WireOutput;
 import java.nio.ByteBuffer;
 import java.util.Arrays;
 import java.util.List;

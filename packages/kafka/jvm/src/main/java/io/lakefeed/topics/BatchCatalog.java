@@ -1,4 +1,4 @@
-package io.lakefeed.copies;
+package io.lakefeed.topics;
 
 import io.lakefeed.FunctionsOnly;
 import java.util.Map;

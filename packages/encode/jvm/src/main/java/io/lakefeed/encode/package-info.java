@@ -1,0 +1,2 @@
+/** Encodes rows as records: Avro and Protobuf, with Confluent's header. */
+package io.lakefeed.encode;

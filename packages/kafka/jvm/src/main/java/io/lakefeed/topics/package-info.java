@@ -1,0 +1,2 @@
+/** Writes rows as records of a topic, whose headers identify copies. */
+package io.lakefeed.topics;
