@@ -1,9 +1,9 @@
 package io.lakefeed.decode;
 
-import com.fasterxml.jackson.core.JsonGenerator;
-import java.io.IOException;
+import java.nio.charset.StandardCharsets;
 import java.security.SecureRandom;
 import java.util.Arrays;
+import java.util.stream.Stream;
 import org.apache.spark.sql.catalyst.util.ArrayBasedMapData;
 import org.apache.spark.sql.catalyst.util.GenericArrayData;
 import org.apache.spark.sql.catalyst.util.MapData;
@@ -14,6 +14,10 @@ import org.apache.spark.unsafe.types.UTF8String;
 final class AvroNested {
     private AvroNested() {}
 
+    private static byte[] utf8(String name) {
+        return name.getBytes(StandardCharsets.UTF_8);
+    }
+
     /** Reads a record: the writer's fields in their order, then the fields that only the reader has. */
     static final class OfRecord extends AvroStep {
         /** Marks a field that is skipped, in the places of {@link #become}. */
@@ -21,7 +25,7 @@ final class AvroNested {
 
         private AvroStep[] steps;
         private int[] places;
-        private String[] names;
+        private byte[][] names;
         private String[] written;
         private byte[] common;
         private final boolean repeated;
@@ -41,7 +45,7 @@ final class AvroNested {
         void become(AvroStep[] steps, int[] places, String[] names, String[] written) {
             this.steps = steps;
             this.places = places;
-            this.names = names;
+            this.names = Stream.of(names).map(AvroNested::utf8).toArray(byte[][]::new);
             this.written = written;
             this.common = new byte[steps.length];
             for (int at = 0; at < steps.length; at++) {
@@ -81,21 +85,21 @@ final class AvroNested {
         }
 
         @Override
-        void write(BoundedDecoder in, JsonGenerator json) throws IOException {
+        void write(BoundedDecoder in, JsonText json) {
             in.enter();
-            json.writeStartObject();
+            json.open('{');
             int at = 0;
             try {
                 for (; at < steps.length; at++) {
                     if (places[at] != NOWHERE) {
-                        json.writeFieldName(names[places[at]]);
+                        json.name(names[places[at]]);
                     }
                     steps[at].write(in, json);
                 }
             } catch (RuntimeException bad) {
                 throw BadRecord.of(bad).at(written[at]);
             }
-            json.writeEndObject();
+            json.close('}');
             in.leave();
         }
     }
@@ -119,7 +123,7 @@ final class AvroNested {
         }
 
         @Override
-        void write(BoundedDecoder in, JsonGenerator json) {
+        void write(BoundedDecoder in, JsonText json) {
             skip.over(in);
         }
     }
@@ -147,7 +151,7 @@ final class AvroNested {
         }
 
         @Override
-        void write(BoundedDecoder in, JsonGenerator json) throws IOException {
+        void write(BoundedDecoder in, JsonText json) {
             next(in).write(in, json);
         }
     }
@@ -186,15 +190,15 @@ final class AvroNested {
         }
 
         @Override
-        void write(BoundedDecoder in, JsonGenerator json) throws IOException {
-            json.writeStartObject();
-            json.writeFieldName(AvroTypes.member(member));
+        void write(BoundedDecoder in, JsonText json) {
+            json.open('{');
+            json.name(utf8(AvroTypes.member(member)));
             try {
                 step.write(in, json);
             } catch (RuntimeException bad) {
                 throw BadRecord.of(bad).at(AvroTypes.member(member));
             }
-            json.writeEndObject();
+            json.close('}');
         }
     }
 
@@ -214,19 +218,20 @@ final class AvroNested {
         }
 
         @Override
-        void write(BoundedDecoder in, JsonGenerator json) throws IOException {
-            json.writeStartArray();
+        void write(BoundedDecoder in, JsonText json) {
+            json.open('[');
             long index = 0;
             for (int count = in.readItemCount(free); count != 0; count = in.readItemCount(free)) {
                 try {
                     for (; count > 0; count--, index++) {
+                        json.next();
                         item.write(in, json);
                     }
                 } catch (RuntimeException bad) {
                     throw BadRecord.of(bad).item(index);
                 }
             }
-            json.writeEndArray();
+            json.close(']');
         }
     }
 
@@ -270,8 +275,8 @@ final class AvroNested {
         }
 
         @Override
-        void write(BoundedDecoder in, JsonGenerator json) throws IOException {
-            json.writeStartObject();
+        void write(BoundedDecoder in, JsonText json) {
+            json.open('{');
             AvroKeys keys = new AvroKeys();
             long index = 0;
             for (int count = in.readItemCount(false); count != 0; count = in.readItemCount(false)) {
@@ -282,14 +287,14 @@ final class AvroNested {
                         if (keys.place(key) < index) {
                             throw new BadRecord("a map has the same key twice"); // JSON would lose one of the values.
                         }
-                        json.writeFieldName(key.toString());
+                        json.name(key.getBytes());
                         value.write(in, json);
                     }
                 } catch (RuntimeException bad) {
                     throw BadRecord.of(bad).item(index);
                 }
             }
-            json.writeEndObject();
+            json.close('}');
         }
     }
 
@@ -303,11 +308,11 @@ final class AvroNested {
 
         @Override
         Object read(BoundedDecoder in) {
-            return AvroJson.text(step, in);
+            return in.json(step);
         }
 
         @Override
-        void write(BoundedDecoder in, JsonGenerator json) throws IOException {
+        void write(BoundedDecoder in, JsonText json) {
             step.write(in, json);
         }
     }

@@ -1,7 +1,5 @@
 package io.lakefeed.decode;
 
-import com.fasterxml.jackson.core.JsonGenerator;
-import java.io.IOException;
 import org.apache.avro.Schema;
 import org.apache.spark.sql.catalyst.expressions.UnsafeArrayData;
 import org.apache.spark.sql.catalyst.util.ArrayData;
@@ -48,8 +46,8 @@ final class AvroNumbers {
         }
 
         @Override
-        final void write(BoundedDecoder in, JsonGenerator json) throws IOException {
-            AvroJson.write(json, read(in), type);
+        final void write(BoundedDecoder in, JsonText json) {
+            json.value(read(in), type);
         }
     }
 

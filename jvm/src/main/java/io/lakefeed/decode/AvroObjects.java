@@ -1,7 +1,5 @@
 package io.lakefeed.decode;
 
-import com.fasterxml.jackson.core.JsonGenerator;
-import java.io.IOException;
 import java.math.BigDecimal;
 import java.math.BigInteger;
 import java.math.RoundingMode;
@@ -29,8 +27,8 @@ final class AvroObjects {
         }
 
         @Override
-        final void write(BoundedDecoder in, JsonGenerator json) throws IOException {
-            AvroJson.write(json, read(in), type);
+        final void write(BoundedDecoder in, JsonText json) {
+            json.value(read(in), type);
         }
     }
 
@@ -147,7 +145,7 @@ final class AvroObjects {
         private final AvroStep step;
         private Object value;
         private boolean known;
-        private String text;
+        private byte[] text;
 
         Constant(byte[] encoded, AvroStep step) {
             this.encoded = encoded;
@@ -169,11 +167,11 @@ final class AvroObjects {
         }
 
         @Override
-        void write(BoundedDecoder in, JsonGenerator json) throws IOException {
+        void write(BoundedDecoder in, JsonText json) {
             if (text == null) {
-                text = AvroJson.text(step, BoundedDecoder.ofTrusted(encoded)).toString();
+                text = BoundedDecoder.ofTrusted(encoded).json(step).getBytes();
             }
-            json.writeRawValue(text);
+            json.raw(text);
         }
     }
 
@@ -191,7 +189,7 @@ final class AvroObjects {
         }
 
         @Override
-        void write(BoundedDecoder in, JsonGenerator json) {
+        void write(BoundedDecoder in, JsonText json) {
             throw new BadRecord(why);
         }
     }

@@ -1,7 +1,5 @@
 package io.lakefeed.decode;
 
-import com.fasterxml.jackson.core.JsonGenerator;
-import java.io.IOException;
 import java.util.Arrays;
 import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.catalyst.util.GenericArrayData;
@@ -65,7 +63,7 @@ abstract class AvroStep {
     }
 
     /** Reads a value inside a recursive type and writes it as JSON, because only a text column can hold such a type. */
-    abstract void write(BoundedDecoder in, JsonGenerator json) throws IOException;
+    abstract void write(BoundedDecoder in, JsonText json);
 
     /**
      * Returns an array with room for {@code required} items. If {@code items} is too small, it is copied to an array

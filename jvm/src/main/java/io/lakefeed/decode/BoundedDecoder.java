@@ -26,8 +26,8 @@ final class BoundedDecoder {
     private static final UTF8String[] CHARACTERS = characters();
 
     private final MemoryBudget budget;
-    /** The writer of JSON, which all records share; null before the first JSON value. */
-    AvroJson.Text json;
+    /** The buffer for values as JSON, which all records share; null before the first one. */
+    private JsonText json;
 
     private byte[] bytes;
     private int at;
@@ -83,6 +83,15 @@ final class BoundedDecoder {
 
     void leave() {
         depth--;
+    }
+
+    /** Reads the next value with {@code step} and returns it as JSON. */
+    UTF8String json(AvroStep step) {
+        charge(2L * MemoryBudget.OBJECT);
+        json = json == null ? new JsonText(budget) : json;
+        json.begin();
+        step.write(this, json);
+        return json.taken();
     }
 
     private BadRecord truncated(long required) {

@@ -1,8 +1,17 @@
 package io.lakefeed.decode;
 
 import java.nio.charset.StandardCharsets;
+import java.time.Instant;
+import java.time.LocalDate;
+import java.time.LocalDateTime;
+import java.time.ZoneOffset;
+import java.time.format.DateTimeFormatter;
+import java.time.temporal.ChronoUnit;
 import java.util.Arrays;
 import java.util.Base64;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
@@ -86,6 +95,30 @@ final class JsonText {
         plain(isFinite ? real.toString() : "\"" + real + "\"");
     }
 
+    /** Writes a value of Spark that is neither an array nor a map nor a struct, in the form of {@code to_json}. */
+    void value(Object value, DataType type) {
+        if (type == DataTypes.DateType) {
+            plain('"' + LocalDate.ofEpochDay((Integer) value).toString() + '"');
+        } else if (type == DataTypes.TimestampType) {
+            plain('"' + DateTimeFormatter.ISO_INSTANT.format(moment((Long) value)) + '"');
+        } else if (type == DataTypes.TimestampNTZType) {
+            LocalDateTime local = LocalDateTime.ofInstant(moment((Long) value), ZoneOffset.UTC);
+            plain('"' + DateTimeFormatter.ISO_LOCAL_DATE_TIME.format(local) + '"');
+        } else if (value instanceof UTF8String text) {
+            string(text.getBytes());
+        } else if (value instanceof byte[] binary) {
+            base64(binary);
+        } else if (value instanceof Double || value instanceof Float) {
+            real((Number) value);
+        } else {
+            plain(value instanceof Decimal decimal ? decimal.toJavaBigDecimal().toString() : String.valueOf(value));
+        }
+    }
+
+    private static Instant moment(long micros) {
+        return Instant.EPOCH.plus(micros, ChronoUnit.MICROS);
+    }
+
     void string(byte[] utf8) {
         put((byte) '"');
         for (byte each : utf8) {
@@ -105,6 +138,13 @@ final class JsonText {
 
     void base64(byte[] binary) {
         string(Base64.getEncoder().encode(binary));
+    }
+
+    /** Writes a value that is JSON already. */
+    void raw(byte[] json) {
+        for (byte each : json) {
+            put(each);
+        }
     }
 
     private void put(byte each) {
