@@ -12,5 +12,6 @@ COMMANDS: Mapping[str, CliCommand] = {
         "lakefeed_inspect.schema_command:schema", "Compare the registry's schema with the table's.", "look"
     ),
 }
+JARS = ("lakefeed_inspect/lakefeed-inspect.jar",)
 PAGE = "read-and-backfill"
 """The documentation page that errors of this package link to."""

@@ -190,7 +190,7 @@ class _NoProperties:
 
 
 FileFormat = Literal["parquet", "csv", "json"]
-PROTOCOL = ("spark.sql.sources.commitProtocolClass", "io.lakefeed.commit.CheckedExport")
+PROTOCOL = ("spark.sql.sources.commitProtocolClass", "io.lakefeed.inspect.CheckedExport")
 FORMATS = {"parquet": "io.lakefeed.parquet.ColumnarParquet"}
 TABLE = re.compile(rf"{Identifier}(\.{Identifier}){{2,}}")
 POSITION = "lakefeed.position."

@@ -43,18 +43,6 @@ final class MemoryBudget {
         }
     }
 
-    /**
-     * Takes {@code count} times {@code bytes} out of the budget, also if the product overflows a long.
-     *
-     * @throws BadRecord if the budget is exceeded
-     */
-    void charge(long count, int bytes) {
-        if (count > left) {
-            throw exceeded();
-        }
-        charge(count * bytes);
-    }
-
     private BadRecord exceeded() {
         return new BadRecord("too large when decoded: it would take more than the " + limit + " bytes of memory that a record of "
                 + (limit - FREE) / TIMES + " bytes may take");

@@ -92,11 +92,6 @@ final class Registry {
         return ALL.computeIfAbsent(new Address(url, credentials, subject, glue), Registry::new);
     }
 
-    /** Returns this JVM's cache of a registry with Confluent's API. */
-    static Registry at(String url, String credentials, String subject) {
-        return at(url, credentials, subject, null);
-    }
-
     private Registry(Address address) {
         isGlue = address.glue != null;
         client = isGlue

@@ -28,17 +28,6 @@ class MemoryBudgetTest {
     }
 
     @Test
-    void chargesDoNotOverflow() {
-        budget.start(100);
-        assertThrows(BadRecord.class, () -> budget.charge(Long.MAX_VALUE, 24));
-        budget.start(100);
-        assertThrows(BadRecord.class, () -> budget.charge(ALLOWED, 2));
-        budget.start(100);
-        budget.charge(ALLOWED / 24, 24);
-        budget.charge(0, 24);
-    }
-
-    @Test
     void theLargestRecordHasABudget() {
         budget.start(Integer.MAX_VALUE);
         budget.charge(64L * Integer.MAX_VALUE);

@@ -54,7 +54,7 @@ class RegistryTest {
             exchange.close();
         });
         server.start();
-        registry = Registry.at("http://127.0.0.1:" + server.getAddress().getPort() + "/", null, null);
+        registry = Registry.at("http://127.0.0.1:" + server.getAddress().getPort() + "/", null, null, null);
     }
 
     @AfterEach
@@ -172,7 +172,7 @@ class RegistryTest {
 
     @Test
     void callersWithTheSameAddressAndLoginShareARegistry() {
-        assertSame(Registry.at("http://x", "a:b", null), Registry.at("http://x", "a:b", null));
-        assertTrue(Registry.at("http://x", "a:b", null) != Registry.at("http://x", "a:c", null));
+        assertSame(Registry.at("http://x", "a:b", null, null), Registry.at("http://x", "a:b", null, null));
+        assertTrue(Registry.at("http://x", "a:b", null, null) != Registry.at("http://x", "a:c", null, null));
     }
 }

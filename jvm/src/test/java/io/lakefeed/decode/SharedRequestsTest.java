@@ -53,7 +53,7 @@ class SharedRequestsTest {
     }
 
     private Registry registry() {
-        return Registry.at("http://127.0.0.1:" + server.getAddress().getPort(), null, null);
+        return Registry.at("http://127.0.0.1:" + server.getAddress().getPort(), null, null, null);
     }
 
     private void answer(HttpExchange exchange) throws IOException {

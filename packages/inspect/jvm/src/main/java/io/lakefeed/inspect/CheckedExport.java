@@ -1,12 +1,14 @@
-package io.lakefeed.commit;
+package io.lakefeed.inspect;
 
+import io.lakefeed.commit.FeedLedger;
+import io.lakefeed.commit.Outcomes;
 import org.apache.hadoop.mapreduce.JobContext;
 import org.apache.spark.internal.io.FileCommitProtocol;
 import org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol;
 
 /**
  * Commits the files of a batch job as Spark does, unless the {@link Outcomes} of its records refuse the commit. Set it
- * as {@code spark.sql.sources.commitProtocolClass}. The option {@value Ledger#COMMIT_ID} of the write names the
+ * as {@code spark.sql.sources.commitProtocolClass}. The option {@value FeedLedger#COMMIT_ID} of the write names the
  * outcomes.
  */
 public final class CheckedExport extends SQLHadoopMapReduceCommitProtocol {
@@ -19,7 +21,7 @@ public final class CheckedExport extends SQLHadoopMapReduceCommitProtocol {
     @Override
     public void commitJob(
             JobContext job, scala.collection.immutable.Seq<FileCommitProtocol.TaskCommitMessage> written) {
-        Outcomes outcomes = Outcomes.of(job.getConfiguration().get(Ledger.COMMIT_ID));
+        Outcomes outcomes = Outcomes.of(job.getConfiguration().get(FeedLedger.COMMIT_ID));
         if (outcomes != null) {
             outcomes.check();
         }
