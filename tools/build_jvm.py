@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import json
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,6 +50,12 @@ class Module:
         jar = folder / "src" / f"lakefeed_{part}" / f"lakefeed-{part}.jar"
         return cls(folder / "jvm" / "src" / "main", jar, f"io.lakefeed.{part}")
 
+    def jar_groups(self) -> list[str]:
+        """Return the groups of the plug-in's own locked jars, which its classes may use."""
+        lock = self.jar.parent / "jars.lock"
+        artifacts = json.loads(lock.read_text())["artifacts"] if lock.exists() else []
+        return sorted({group for artifact in artifacts for group in artifact["groups"]})
+
 
 _PARTS = [*(folder.parent for folder in sorted(ROOT.glob("packages/*/jvm"))), ROOT / "bench"]
 PLUGINS = tuple(map(Module.of_plugin, _PARTS))
@@ -67,21 +74,23 @@ def build(*, force: bool = False, say: Callable[[str], None] = print) -> Path:
     Raises:
         BuildFailed: there is no JDK or no PySpark, or the sources do not compile.
     """
-    _build(Module(SOURCES, JAR, "io.lakefeed"), sources_digest(), [], force=force, say=say)
+    _build(Module(SOURCES, JAR, "io.lakefeed"), sources_digest(), [], (), force=force, say=say)
     for plugin in PLUGINS:
         # The digest includes the core's sources, because the plug-ins' classes use the core's classes.
         digest = digest_of(plugin.sources, sources_digest())
-        _build(plugin, digest, [JAR], force=force, say=say)
+        _build(plugin, digest, [JAR], plugin.jar_groups(), force=force, say=say)
     return JAR
 
 
-def _build(module: Module, digest: str, on: list[Path], *, force: bool, say: Callable[[str], None]) -> None:
+def _build(
+    module: Module, digest: str, on: list[Path], groups: Sequence[str], *, force: bool, say: Callable[[str], None]
+) -> None:
     jar = module.jar
     if not force and built_from(jar) == digest:
         say(f"{jar.name} is up to date")
         return
     with tempfile.TemporaryDirectory(prefix="lakefeed-jvm-") as classes:
-        compile_classes(module.sources / "java", Path(classes), [*on, *class_path()], DOCLINT)
+        compile_classes(module.sources / "java", Path(classes), [*on, *class_path(*groups)], DOCLINT)
         # Write a partial file and rename it to the jar, because a running process may read the old jar.
         partial = jar.with_suffix(".jar.partial")
         try:

@@ -119,6 +119,16 @@ EXAMPLES = (
         server="mariadb",
     ),
     Example(
+        file="kafka_to_delta/pipeline.yaml",
+        result="SELECT user, page, date_format(at, 'HH:mm') FROM parquet.`s3a://lake/tables/clicks` ORDER BY at",
+        expected=(
+            ("ann", "shoes", "12:00"),
+            ("ben", "shoes", "12:01"),
+            ("dan", "hats", "12:02"),
+            ("ben", "hats", "12:03"),
+        ),
+    ),
+    Example(
         file="taxi/pipeline.yaml",
         result="SELECT count(*), count(DISTINCT kafka_key) FROM lake.nyc.trips",
         expected=(("1000", "1000"),),

@@ -24,13 +24,14 @@ from xml.sax.saxutils import escape
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "src" / "lakefeed" / "jars.lock"
-OF_SINKS = {"jdbc": ROOT / "packages" / "jdbc" / "src" / "lakefeed_jdbc" / "jars.lock"}
+OF_SINKS = {part: ROOT / "packages" / part / "src" / f"lakefeed_{part}" / "jars.lock" for part in ("delta", "jdbc")}
 """The lock files of the sinks' packages, by group."""
 CLASSPATH_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:build-classpath"
 
 SPARK = "4.1.1"  # The newest 4.1 version for which Spark's connectors are published.
 AWS_SDK = "2.29.52"  # The version with which hadoop-aws 3.4.2 is built.
 POSTGRESQL_DRIVER = "org.postgresql:postgresql:42.7.13"
+DELTA = "4.4.0"
 MARIADB_DRIVER = "org.mariadb.jdbc:mariadb-java-client:3.5.10"
 LZ4 = "at.yawk.lz4:lz4-java:1.11.2"
 JACKSON = "com.fasterxml.jackson:jackson-bom:2.21.5"
@@ -119,6 +120,9 @@ RECIPES = {
     ),
     # Jars for the JDBC sink, if its package is installed, in addition to those of "spark".
     "jdbc": Recipe(exact=(MARIADB_DRIVER,)),
+    # Jars for the Delta sink, if its package is installed. Its dependencies are in "spark" and PySpark, but for Delta
+    # Kernel, which only Delta's new reader of catalog-managed tables uses.
+    "delta": Recipe(exact=(f"io.delta:delta-spark_4.1_2.13:{DELTA}", f"io.delta:delta-storage:{DELTA}")),
     # The groups "test-…" are for lakefeed's own tests. The REST catalog also uses PySpark's Hadoop and "spark".
     "test-iceberg-rest": Recipe(
         exact=(f"org.apache.iceberg:iceberg-core:tests:{ICEBERG_REST}",),

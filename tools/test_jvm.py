@@ -37,7 +37,8 @@ JVM = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "--add-opens=j
 def run(names: list[str]) -> int:
     """Run the test classes whose names contain one of the names, or all; return JUnit's exit status."""
     build(say=lambda _: None)
-    on = [JAR, *(plugin.jar for plugin in PLUGINS), *class_path("test-junit")]
+    groups = {group for plugin in PLUGINS for group in plugin.jar_groups()}
+    on = [JAR, *(plugin.jar for plugin in PLUGINS), *class_path("test-junit", *groups)]
     classes = _compiled(on)
     selected = [f"--include-classname=.*({'|'.join(map(re.escape, names))}).*"] if names else []
     return subprocess.run(

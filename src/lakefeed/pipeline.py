@@ -16,7 +16,7 @@ from lakefeed.clients.kafka.selection import Selection, offset_ranges
 from lakefeed.clients.spark.connect import classic
 from lakefeed.clients.spark.errors import translating
 from lakefeed.clients.spark.jars import cache_directory
-from lakefeed.clients.spark.session import pools, session
+from lakefeed.clients.spark.session import pools, session, with_own
 from lakefeed.clients.spark.start_checks import StartChecks
 from lakefeed.config.addresses import is_local
 from lakefeed.config.checks import function_modules
@@ -341,4 +341,6 @@ def spark_settings(config: PipelineConfig) -> dict[str, str]:
         # Spark creates this folder, by default spark-warehouse/ in the current directory. Without Hive it stays empty:
         # the session's catalog ends with the session, and tables over files have their own locations.
         settings[WAREHOUSE] = (cache_directory() / "spark-warehouse").as_uri()
-    return settings | own
+    for _, sink in config.sink_blocks:
+        settings = with_own(settings, sink.chosen.spark_settings)
+    return with_own(settings, own)

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from lakefeed.clients.spark.session import running, session
 from lakefeed.config.connections import Connections
+from lakefeed_delta.settings import DeltaSinkConfig
 from lakefeed_kinesis.settings import KinesisSource
 from lakefeed_local.stack import Endpoints
 
@@ -22,7 +23,7 @@ def spark_in(
 ) -> Iterator[SparkSession]:
     """Yield a session on two threads; stop the session when the block ends, unless it ran before the block.
 
-    The session has the jars of all tests, because a JVM keeps the class path of its first session.
+    The session has the jars and the sinks' settings of all tests, because a JVM keeps those of its first session.
 
     Args:
         folder: the folder of Spark's log.
@@ -35,7 +36,12 @@ def spark_in(
         name,
         connections=(connections or Connections()).model_copy(update={"source": KinesisSource(stream="any")}),
         master="local[2]",
-        conf={"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2", **(conf or {})},
+        conf={
+            "spark.driver.memory": "1g",
+            "spark.sql.shuffle.partitions": "2",
+            **DeltaSinkConfig.spark_settings,
+            **(conf or {}),
+        },
         log_file=folder / "spark.log",
     )
     try:

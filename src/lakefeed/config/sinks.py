@@ -132,6 +132,8 @@ class SinkConfig(Model):
     is_lasting: ClassVar[bool] = True
     """Whether the rows outlive the run; if they do not, the pipeline needs no checkpoint."""
 
+    spark_settings: ClassVar[Mapping[str, str]] = {}
+    """Settings that sessions of pipelines with this sink start with; values of lists, such as jars, are appended."""
     reads_stored_rows: ClassVar[bool] = True
     """False if a change by key replaces the stored row without reading the values that the change lacks."""
 

@@ -150,15 +150,11 @@ __all__ = ["Batch", "BatchSink", "ChecksServer", "KeepsEntries", "ReadsRows"]
 class BatchSink(Protocol):
     """A sink that takes batches, at least once: after a crash, it gets the interrupted batch again.
 
-    lakefeed creates the sink as ``kind(settings, feed)``, with the sink's settings and the feed's name. Commands that
-    only look at a feed also create the sink, so its constructor must not need Spark or a server.
+    lakefeed creates it as ``kind(settings, feed)``, also in commands that need neither Spark nor a server.
     """
 
     def begin(self, columns: StructType) -> None:
-        """Prepare the sink for rows of these columns: create or extend its table.
-
-        Called in the driver at each start, and again before the first batch with other columns.
-        """
+        """Create or extend the table for these columns; called in the driver at each start, and when they change."""
 
     def write(self, rows: DataFrame | None, batch: Batch) -> None:
         """Store the rows. Called in the driver for one batch after the other.

@@ -184,6 +184,7 @@ class CommitHistory:
 
     Attributes:
         commits: the feed's commits, oldest first.
+        is_whole: whether the sink still has the feed's first commit.
         has_keys: whether the table has one row for each key; then ``count_rows`` counts the rows.
         marks_deletes: whether deleted rows stay in the table, marked as deleted.
     """
@@ -191,6 +192,7 @@ class CommitHistory:
     commits: tuple[Commit, ...]
     fence: str | None
     rows: StoredRows
+    is_whole: bool = True
     has_keys: bool = False
     marks_deletes: bool = False
     count_rows: Callable[[], int] = lambda: 0

@@ -24,6 +24,7 @@ from lakefeed.feed.open import FeedStart
 from lakefeed.feed.progress import FinishedBatch
 from lakefeed.feed.streaming import StreamRun
 from lakefeed.pipeline import Pipeline
+from lakefeed_delta.settings import DeltaSinkConfig
 
 SLOW: tuple[tuple[Any, str], ...] = (
     (Feed, "begin_writer"),
@@ -42,7 +43,7 @@ def main() -> None:
         "driver-child",
         connections=Connections.from_environment(),
         master="local[2]",
-        conf={"spark.driver.memory": "700m", "spark.sql.shuffle.partitions": "2"},
+        conf={"spark.driver.memory": "700m", "spark.sql.shuffle.partitions": "2", **DeltaSinkConfig.spark_settings},
     )
     for line in sys.stdin:
         job = json.loads(line)

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "extension-points.md").read_text("utf-8")
-PUBLIC = set(re.findall(r"`(lakefeed[a-z_.]*)`", PAGE.partition("## What a package may import")[2]))
+PUBLIC = set(re.findall(r"`(lakefeed[a-z0-9_.]*)`", PAGE.partition("## What a package may import")[2]))
 BESIDE: dict[str, list[str]] = tomllib.loads((ROOT / "tools" / "plugin_imports.toml").read_text("utf-8"))
 PARTS = sorted(path.parent.parent.name for path in ROOT.glob("packages/*/src/lakefeed_*"))
 

@@ -68,7 +68,7 @@ def test_the_bill_is_valid_and_has_all_fixed_versions(written: ImageFiles) -> No
     assert "pkg:maven/org.lz4/lz4-java@1.8.0" not in purls
     assert {part["name"]: part["version"] for part in parts}["lz4-java"] == "1.11.2"
     locked = [part for part in parts if part["properties"][0]["value"].startswith("jars.lock")]
-    assert len(locked) == len(jars.read_lock().of((*GROUPS, "jdbc")))
+    assert len(locked) == len(jars.read_lock().of((*GROUPS, "delta", "jdbc")))
     assert all(part["hashes"][0]["alg"] == "SHA-256" for part in locked)
 
 
@@ -105,7 +105,7 @@ def test_a_locked_jar_replaces_sparks_jar_with_the_same_classes() -> None:
         if len(names & others) > 1
     }
     assert shared == {("lz4-java", "lz4-java"), ("iceberg-spark-runtime-4.1_2.13", "jts-core")}
-    names = {part.name.rpartition("/")[2] for part in jars_of(jars.read_lock().of((*GROUPS, "jdbc")))}
+    names = {part.name.rpartition("/")[2] for part in jars_of(jars.read_lock().of((*GROUPS, "delta", "jdbc")))}
     assert {jar.name for jar in bundled if jar.name.rpartition("-")[0] in names} == {"lz4-java-1.8.0.jar"}
 
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -106,6 +106,9 @@ class SinkPlace:
 class SinkContract:
     """The tests of a sink. A subclass defines ``block``, and has a name that begins with Test."""
 
+    spark_settings: ClassVar[Mapping[str, str]] = {}
+    """Further settings of the tests' Spark session, such as those of the sink."""
+
     def block(self, folder: Path) -> dict[str, Any]:
         """Return the sink's block of a pipeline file, for a new, empty destination; no other test uses ``folder``."""
         raise NotImplementedError
@@ -114,7 +117,7 @@ class SinkContract:
     @classmethod
     def spark(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         log = tmp_path_factory.mktemp("spark") / "spark.log"
-        settings = {"spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false"}
+        settings = {"spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false", **cls.spark_settings}
         running = session("sink-contract", connections=Connections(), master="local[2]", conf=settings, log_file=log)
         yield running
         running.stop()

@@ -251,14 +251,13 @@ def collect_evidence(config: PipelineConfig, connections: Connections, *, deep: 
     source = None if config.source.installed is not None else config.kafka
     name = config.sink.chosen.snapshot_table
     if name is None:
-        with sink_of(config, connections).history() as history:
+        with sink_of(config, connections).history() as stored:
             keyed = None
-            if history.has_keys:
-                grown = _growth(commit.upserts for commit in history.commits)
-                rows = history.count_rows() if deep else None
-                keyed = Keyed(marks=history.marks_deletes, grown=grown, rows=rows)
-            evidence = Evidence(commits=history.commits, fence=history.fence, keyed=keyed)
-            return _with_sources(evidence, config, source, connections, history.rows if deep else None)
+            if stored.has_keys:
+                grown = _growth(commit.upserts for commit in stored.commits)
+                keyed = Keyed(marks=stored.marks_deletes, grown=grown, rows=stored.count_rows() if deep else None)
+            found = Evidence(commits=stored.commits, history_complete=stored.is_whole, fence=stored.fence, keyed=keyed)
+            return _with_sources(found, config, source, connections, stored.rows if deep else None)
     table = open_table(name, connections=connections)
     files = check_files(table, config.name)
     # If a file is lost, the rows cannot be read.

@@ -91,7 +91,7 @@ def test_the_lock_file_has_distinct_coordinates_hashes_and_groups() -> None:
     assert len(set(coordinates)) == len(coordinates)
     assert document["repository"].startswith("https://")
     assert all(len(bytes.fromhex(item["sha256"])) == 32 for item in document["artifacts"])
-    usual = "spark kafka s3proxy registry bench glue kinesis jdbc"
+    usual = "spark kafka s3proxy registry bench glue kinesis delta jdbc"
     assert " ".join(jars.read_lock().usual_groups) == usual
 
 

@@ -1,0 +1,99 @@
+package io.lakefeed.delta;
+
+import io.delta.storage.S3SingleDriverLogStore;
+import io.lakefeed.checkpoint.ObjectStoreCheckpointFileManager;
+import java.io.IOException;
+import java.io.OutputStream;
+import java.nio.channels.FileChannel;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.FileAlreadyExistsException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.util.Iterator;
+import java.util.UUID;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.LocalFileSystem;
+import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.CancellableFSDataOutputStream;
+
+/**
+ * Writes the files of a table's log so that of two drivers, also on two machines, only one creates a version.
+ *
+ * <p>Delta's own store for S3 looks whether the file exists and then overwrites it, under a lock of one JVM. This store
+ * sends one PUT with {@code If-None-Match: *}; if the answer is lost, the object's write id shows which driver has
+ * written it. On a local disk it creates a hard link, which fails if the name exists.
+ */
+public final class ExclusiveLogStore extends S3SingleDriverLogStore {
+    /**
+     * Creates the store.
+     *
+     * @param conf Hadoop's settings and the session's
+     */
+    public ExclusiveLogStore(Configuration conf) {
+        super(conf);
+    }
+
+    @Override
+    public void write(
+            org.apache.hadoop.fs.Path path, Iterator<String> actions, Boolean overwrite, Configuration conf)
+            throws IOException {
+        if (overwrite) {
+            super.write(path, actions, true, conf);
+            return;
+        }
+        try {
+            if (path.getFileSystem(conf) instanceof LocalFileSystem) {
+                link(Path.of(path.toUri().getPath()), actions);
+            } else {
+                put(path, actions, conf);
+            }
+        } catch (org.apache.hadoop.fs.FileAlreadyExistsException taken) {
+            // Delta looks for conflicts after this exception, and only after this one.
+            FileAlreadyExistsException exists = new FileAlreadyExistsException(path.toString());
+            exists.initCause(taken);
+            throw exists;
+        }
+    }
+
+    private static void put(org.apache.hadoop.fs.Path path, Iterator<String> actions, Configuration given)
+            throws IOException {
+        Configuration conf = new Configuration(given);
+        // The memory of a checkpoint's log knows Spark's names only.
+        conf.setBoolean("lakefeed.checkpoint.answer-from-memory", false);
+        var files = new ObjectStoreCheckpointFileManager(path.getParent(), conf);
+        CancellableFSDataOutputStream target = files.createAtomic(path, false);
+        try {
+            writeLines(target, actions);
+        } catch (IOException | RuntimeException failed) {
+            target.cancel();
+            throw failed;
+        }
+        target.close();
+    }
+
+    private static void link(Path path, Iterator<String> actions) throws IOException {
+        Path partial = path.resolveSibling("." + path.getFileName() + "." + UUID.randomUUID() + ".tmp");
+        try {
+            try (FileChannel channel = FileChannel.open(
+                            partial, StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE);
+                    OutputStream target = java.nio.channels.Channels.newOutputStream(channel)) {
+                writeLines(target, actions);
+                channel.force(true);
+            }
+            Files.createLink(path, partial);
+        } finally {
+            Files.deleteIfExists(partial);
+        }
+        try (FileChannel folder = FileChannel.open(path.getParent(), StandardOpenOption.READ)) {
+            folder.force(true);
+        }
+    }
+
+    private static void writeLines(OutputStream target, Iterator<String> actions) throws IOException {
+        StringBuilder lines = new StringBuilder();
+        while (actions.hasNext()) {
+            lines.append(actions.next()).append('\n');
+        }
+        target.write(lines.toString().getBytes(StandardCharsets.UTF_8));
+    }
+}
