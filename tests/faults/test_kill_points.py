@@ -15,6 +15,7 @@ from tests.support.feed import Feed
 
 # make test-full runs only these points, among them those between metadata.json and the swap in the catalog.
 TELLING = (
+    KillPoint("delta", "log entry", "after"),
     KillPoint("iceberg", "table metadata", "after"),
     KillPoint("iceberg", "table metadata", "then", has_checkpoint=False),
     KillPoint("iceberg", "letters' table metadata", "before", has_checkpoint=False),

@@ -9,6 +9,7 @@ from tools.guards.guard import Guard
 from tools.guards.in_the_commit import IN_THE_COMMIT
 from tools.guards.of_a_batch import BEFORE_THE_COMMIT, DEAD_LETTERS
 from tools.guards.of_a_database import IN_A_DATABASE
+from tools.guards.of_a_delta_table import IN_A_DELTA_TABLE
 from tools.guards.of_a_pause import IN_A_PAUSE
 from tools.guards.of_a_topic import IN_A_TOPIC
 from tools.guards.of_an_index import IN_AN_INDEX
@@ -26,6 +27,7 @@ GUARDS = (
     *DEAD_LETTERS,
     *IN_A_PAUSE,
     *IN_A_DATABASE,
+    *IN_A_DELTA_TABLE,
     *IN_A_TOPIC,
     *IN_AN_INDEX,
     *BY_THE_INDEX_OF_KEYS,

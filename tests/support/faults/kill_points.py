@@ -77,7 +77,7 @@ def pattern_of(place: Place, landing: Landing, batch: int | None = None) -> str:
         "manifest": f"{rows}/metadata/[^/]*-m[0-9]+[.]avro$",
         "manifest list": f"{rows}/metadata/snap-[^/]*[.]avro$",
         "table metadata": f"{rows}/metadata/[^/]*[.]metadata[.]json$",
-        "log entry": f"/{landing.path}/_spark_metadata/{number}([.]compact)?$",
+        "log entry": f"/{landing.path}/(_spark_metadata/{number}([.]compact)?|_delta_log/[0-9]+[.]json)$",
         "letters' data file": f"{letters}/data/.*[.]parquet$",
         "letters' manifest": f"{letters}/metadata/[^/]*-m[0-9]+[.]avro$",
         "letters' table metadata": f"{letters}/metadata/[^/]*[.]metadata[.]json$",
@@ -118,4 +118,7 @@ POINTS: tuple[KillPoint, ...] = (
     KillPoint("iceberg", "letters' table metadata", "then", has_checkpoint=False),
     *(KillPoint("parquet", place, when) for place in PARQUET for when in BOTH),
     KillPoint("parquet", "letters' table metadata", "then"),
+    *(KillPoint("delta", "data file", when) for when in BOTH),
+    *(KillPoint("delta", "log entry", when) for when in BOTH),
+    KillPoint("delta", "letters' data file", "before"),
 )

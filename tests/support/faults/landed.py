@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
+from deltalake import DeltaTable
 from pyarrow.parquet import read_table
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.errors import ResourceMissing
 from lakefeed.pipeline import Pipeline
+from lakefeed_delta.log import storage_options
 from tests.support.cli import Running
 from tests.support.faults.drivers import SHORT_LIVED
 from tests.support.faults.s3_fault_proxy import Fault, FaultProxy
@@ -20,7 +22,7 @@ from tests.support.faults.workload import Workload, is_whole
 from tests.support.feed import Feed
 from tests.support.stores import Bucket, Store
 
-SinkKind = Literal["iceberg", "parquet"]
+SinkKind = Literal["iceberg", "parquet", "delta"]
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Landing:
 
     @property
     def path(self) -> str:
-        """The path of the Parquet files below the bucket."""
+        """The path of the files below the bucket."""
         return f"parquet/{self.feed.name}"
 
     def write_file(self) -> Path:
@@ -63,6 +65,7 @@ class Landing:
         sinks = {
             "iceberg": {"iceberg": {"table": self.feed.table, **self.settings}},
             "parquet": {"parquet": {"path": self.feed.place(self.path)}},
+            "delta": {"delta": {"path": self.feed.place(self.path)}},
         }
         return self.feed.write_file(
             source={"kafka": kafka},
@@ -76,6 +79,8 @@ class Landing:
         """Return the rows that a reader sees now; fail if a listed data file is missing or has another size."""
         if self.sink == "iceberg":
             return self._table(self.feed.table)
+        if self.sink == "delta":
+            return self._delta()
         rows: list[dict[str, Any]] = []
         for key, size in self._listed():
             content = self._content(key)
@@ -96,6 +101,14 @@ class Landing:
         for each in files:
             assert len(self._content(self._key(each.file_path))) == each.file_size_in_bytes, each.file_path
         found: list[dict[str, Any]] = table.scan().to_arrow().to_pylist()
+        return found
+
+    def _delta(self) -> list[dict[str, Any]]:
+        if not self._keys(f"{self.path}/_delta_log/"):
+            return []
+        uri = self.feed.place(self.path).replace("s3a://", "s3://", 1).removeprefix("file://")
+        table = DeltaTable(uri, storage_options=storage_options(self.feed.connections))
+        found: list[dict[str, Any]] = table.to_pyarrow_table().to_pylist()
         return found
 
     def lose_checkpoint(self) -> None:
@@ -153,13 +166,13 @@ def assert_nothing_wrong(landing: Landing, work: Workload) -> None:
 
 
 def assert_all_landed(landing: Landing, work: Workload) -> None:
-    """Check that each acknowledged record has landed once, as a row or a dead letter; for Iceberg, run ``verify``."""
+    """Check that each acknowledged record has landed once, as a row or a dead letter; if it can, run ``verify``."""
     assert_nothing_wrong(landing, work)
     missing = work.rows - {row["id"] for row in landing.rows()}
     assert not missing, f"{len(missing)} records are lost, {min(missing)} is one"
     lost = work.poison - set(landing.dead_letters())
     assert not lost, f"{len(lost)} dead letters are lost"
-    if landing.sink == "iceberg":
+    if landing.sink != "parquet":
         proof = Pipeline.from_file(landing.write_file(), environment=landing.feed.environment).verify(deep=True)
         assert not proof.faults, proof.faults
         assert proof.rows + proof.dead_letters == len(work.rows) + len(work.poison)
