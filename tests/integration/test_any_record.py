@@ -3,6 +3,7 @@
 import io
 import json
 import random
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,8 +13,12 @@ from fastavro.utils import generate_one
 from pyiceberg.types import FixedType, IntegerType, StringType, UUIDType
 from pyspark.sql import SparkSession
 
+from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.errors import LakefeedError
-from lakefeed.records.decode.registry import SchemaRegistry
+from lakefeed.records.decode.registry import KINDS, SchemaRegistry
+from lakefeed_local.part import ask
+from lakefeed_local.stack import Endpoints
+from tests.support.any_contents import FORMATS, UUID, Json
 from tests.support.avro_pairs import Draw
 from tests.support.feed import Feed
 from tests.support.hostile import mutated
@@ -102,6 +107,74 @@ def test_a_run_continues_after_any_schema_and_record(
     first = [_first_row(dice) for _ in range(each)]
     faulty = {at for at, row in enumerate(first) if row["u"] not in (UUIDS[0], None) or row["f"] == b"x"}
     assert {offset for offset in letters if offset < each} == faulty
+
+
+@pytest.fixture
+def any_change(stack: Endpoints) -> Iterator[None]:
+    """Let the registry accept incompatible versions of a schema during a test."""
+
+    def allow(level: str) -> None:
+        headers = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
+        body = json.dumps({"compatibility": level}).encode()
+        ask(f"{stack.schema_registry_url}/config", method="PUT", headers=headers, body=body)
+
+    allow("NONE")
+    yield
+    allow("BACKWARD")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("any_change")
+@pytest.mark.parametrize("table", ["new", "foreign"])
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+@pytest.mark.parametrize("kind", FORMATS)
+def test_random_schemas_and_records_become_rows_or_dead_letters(
+    lake: SparkSession, feed: Feed, kind: str, mode: str, table: str
+) -> None:
+    """Each feed runs three times, and reads a third of its records in each run."""
+    feed.create_topic(partitions=1)
+    if table == "foreign":
+        feed.create_table({**FOREIGN, "zone": StringType()}, partition_by="zone")
+    contents = FORMATS[kind](zlib.crc32(f"{kind} {mode} {table}".encode()))
+    keyed = {"mode": "upsert", "keys": ["ident"]} if mode == "upsert" else {}
+    block = {"schema_ddl": Json.DDL} if kind == "json" else {"registry": "${SCHEMA_REGISTRY_URL}"}
+    pipeline = feed.pipeline(
+        decode={kind: block, "on_null": "dead_letter", **({} if keyed else {"metadata": ["offset"]})},
+        sink={"iceberg": {"table": feed.table, **keyed}},
+        dead_letters={"table": f"{feed.table}_dead"},
+    )
+    registry, sent, letters = SchemaRegistry(feed.stack.schema_registry_url), 0, 0
+    for number in range(VERSIONS):
+        header = b""
+        # The first run creates the columns from the newest version. If that version were odd, all other versions would
+        # be refused.
+        while number == VERSIONS // 3 - 1 and not contents.fits:
+            contents.next()
+        if kind != "json":
+            try:
+                known_as = registry.register(f"{feed.topic}-value", contents.text(), kind=KINDS[kind])
+            except LakefeedError:
+                known_as = 2**31 - 1 - number
+            header = b"\0" + known_as.to_bytes(4, "big")
+        values = [header + contents.record() for _ in range(RECORDS // VERSIONS)]
+        feed.send([*values, *([b"", None, b"\0"] if number == 0 else [])], partition=0)
+        sent += len(values) + (3 if number == 0 else 0)
+        contents.next()
+        if number % (VERSIONS // 3) == VERSIONS // 3 - 1 or number == VERSIONS - 1:
+            summary = pipeline.run(spark=lake, once=True)
+            letters += summary.dead_letters
+            dead = [letter["offset"] for letter in feed.rows(f"{feed.table}_dead")]
+            # Read only these columns, because other columns have dates that Python cannot represent.
+            read = ("u",) if keyed else ("u", "kafka_offset")
+            table_now = open_table(feed.table, connections=feed.connections)
+            rows = table_now.scan(selected_fields=read).to_arrow().to_pylist()
+            assert len(dead) == letters
+            if not keyed:
+                assert sorted([row["kafka_offset"] for row in rows] + dead) == list(range(sent))
+            assert all(row["u"] is None or table == "new" or str(row["u"]) == UUID for row in rows)
+    print(f"{kind} {mode} {table}: {sent} records, {letters} letters, {len(rows)} rows")
+    assert 0 < letters < sent * 7 / 8
+    assert not pipeline.verify().faults
 
 
 def _first_row(dice: random.Random) -> dict[str, Any]:
