@@ -151,6 +151,11 @@ RECIPES = {
             LZ4,
         ),
     ),
+    # The next version of the broker, beside that of "kafka".
+    "test-kafka-4.4": Recipe(
+        closure=("org.apache.kafka:kafka_2.13:4.4.0", "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4", LZ4),
+        boms=(JACKSON,),
+    ),
     # Kafka's command-line tools, in addition to the jars of "kafka".
     "test-kafka-tools": Recipe(exact=("org.apache.kafka:kafka-tools:4.3.1",)),
     # All of JUnit in one jar, for the unit tests of the Java code.

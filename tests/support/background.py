@@ -1,6 +1,7 @@
 """Run a pipeline in a thread of the test's process."""
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,7 +11,6 @@ from pyspark.sql import SparkSession
 from lakefeed.feed.progress import FinishedBatch
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.pipeline import Pipeline, RunSummary
-from tests.support.feed import until
 
 
 class Background:
@@ -41,7 +41,10 @@ class Background:
 
     def until_records(self, count: int, *, seconds: float = 240) -> None:
         """Wait until the batches have read `count` records."""
-        until(lambda: self.failure or sum(batch.records for batch in list(self.batches)) >= count, seconds=seconds)
+        deadline = time.monotonic() + seconds
+        while self.failure is None and sum(batch.records for batch in list(self.batches)) < count:
+            assert time.monotonic() < deadline, self.notes
+            time.sleep(0.1)
         assert self.failure is None, self.failure
 
     def end(self) -> RunSummary:

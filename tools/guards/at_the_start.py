@@ -72,7 +72,7 @@ AT_THE_START = (
         "records/sources",
         "if place[1] != epochs[key]",
         "if False",
-        "tests/faults/test_unclean_election.py::test_a_topic_truncated_by_an_unclean_leader_is_refused_until_the_loss_is_accepted",
+        "tests/faults/test_three_brokers.py::test_a_topic_truncated_by_an_unclean_leader_is_refused_until_the_loss_is_accepted",
     ),
     python(
         "leader epochs: equal ranges differ because the leader has changed",

@@ -29,8 +29,13 @@ class Node(Kafka):
     """A broker or the controller."""
 
     number: int
+    jars: str = "kafka"
     joins: list[bool] = field(default_factory=list)
     """Empty while the nodes start together; then ``started`` also waits until this node answers."""
+
+    @property
+    def jar_groups(self) -> tuple[str, ...]:  # type: ignore[override]
+        return (self.jars,)
 
     def command(self) -> list[str]:
         return self._main("kafka.Kafka", str(self.properties), options=_OPTIONS)
@@ -123,22 +128,22 @@ class Cluster:
         wait_for("an unclean leader", lambda: set(self.leaders(topic)) == {keeps}, logs=str, seconds=60)
 
 
-def _node(folder: Path, number: int, port: int, controller: int, cluster_id: str) -> Node:
+def _node(folder: Path, number: int, port: int, controller: int, jars: str) -> Node:
     home = Home(folder / str(number))
     home.make()
     ports = {"kafka": port, "controller": controller}
     keys = Keys(access_key="", secret_key=home.credentials().secret_key)
-    return Node(home=home, ports=ports, credentials=keys, cluster_id=cluster_id, number=number)
+    return Node(home=home, ports=ports, credentials=keys, cluster_id="MkU3OEVBNTcwNTJENDM2Qg", number=number, jars=jars)
 
 
 @contextmanager
-def kafka_cluster(folder: Path, *, brokers: Sequence[int] = BROKERS) -> Iterator[Cluster]:
-    """Run the cluster until the block ends."""
+def kafka_cluster(folder: Path, *, brokers: Sequence[int] = BROKERS, jars: str = "kafka") -> Iterator[Cluster]:
+    """Run the cluster until the block ends, from a group of locked jars."""
     numbers = (_CONTROLLER, *brokers)
     ports: list[int] = []
     for _ in numbers:
         ports.append(choose_free(avoid=ports))
-    nodes = {n: _node(folder, n, ports[at], ports[0], "MkU3OEVBNTcwNTJENDM2Qg") for at, n in enumerate(numbers)}
+    nodes = {n: _node(folder, n, ports[at], ports[0], jars) for at, n in enumerate(numbers)}
     nodes[_CONTROLLER].prepare()
     for number in brokers:
         # Copy a formatted folder, because formatting another one would start a JVM.

@@ -1,4 +1,4 @@
-"""With three brokers, an unclean leader that truncates a topic is noticed, and a rolling restart stops no feed."""
+"""With three brokers: an unclean leader is noticed; failed leaders, moved and added partitions stop no feed."""
 
 import time
 import uuid
@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 from pyspark.sql import SparkSession
 
 from lakefeed.clients.kafka.topics import Topics
@@ -24,9 +25,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 WAYS = ("direct", "general", "many tables")
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with kafka_cluster(tmp_path_factory.mktemp("cluster")) as running:
+@pytest.fixture(scope="module", params=["kafka"])
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Run the cluster from a group of locked jars; ``test-kafka-4.4`` has the next version of Kafka."""
+    with kafka_cluster(tmp_path_factory.mktemp("cluster"), jars=request.param) as running:
         yield running
 
 
@@ -134,3 +136,59 @@ def test_a_rolling_restart_of_the_brokers_ends_no_feed(
     assert Topics(cluster.addresses).describe(topic).offsets == sent
     assert sum(batch.rows or 0 for batch in run.batches) == sent, run.notes
     assert _kinds(pipeline, topic) == []
+
+
+@pytest.mark.parametrize("cluster", ["kafka", "test-kafka-4.4"], indirect=True)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_killed_leader_a_moved_partition_and_added_partitions_end_no_feed(
+    stack: Endpoints, lake: SparkSession, cluster: Cluster, tmp_path: Any, way: str
+) -> None:
+    topic = f"events-{way.replace(' ', '-')}"
+    cluster.create_topic(topic, [[1, 2], [2, 3]])
+    pipeline = _pipeline(stack, cluster, tmp_path, way, topic)
+    sent = 0
+
+    def send(*partitions: int) -> None:
+        nonlocal sent
+        for partition in partitions:
+            cluster.send(topic, _values(sent, sent + 40), partition=partition)
+            sent += 40
+
+    send(0, 1)
+    with running(pipeline, lake) as run:
+        run.until_records(sent)
+        cluster.servers[1].kill()
+        send(1, 0)
+        eventually(lambda: cluster.leaders(topic) == [2, 2])
+        send(0)
+        run.until_records(sent)
+        cluster.servers[1].start_again()
+        _move(lake, cluster, topic, partition=1, replicas=[3, 1])
+        send(1, 0)
+        eventually(lambda: cluster.leaders(topic)[1] in (1, 3))
+        send(1)
+        run.until_records(sent)
+        admin = cluster.admin()
+        admin.create_partitions([NewPartitions(topic, 4, [[3, 1], [1, 2]])])[topic].result(20)
+        eventually(lambda: len(cluster.leaders(topic)) == 4)
+        send(2, 3, 0)
+        run.until_records(sent)
+    assert sum(batch.rows or 0 for batch in run.batches) == sent, run.notes
+    assert Topics(cluster.addresses).describe(topic).offsets == sent
+    assert _kinds(pipeline, topic) == []
+
+
+def _move(lake: SparkSession, cluster: Cluster, topic: str, *, partition: int, replicas: list[int]) -> None:
+    """Reassign a partition to other brokers, by the client of Spark, because confluent-kafka has no such call."""
+    java = lake._jvm.java.util
+    settings = java.Properties()
+    settings.put("bootstrap.servers", cluster.addresses)
+    moved = java.HashMap()
+    clients = lake._jvm.org.apache.kafka
+    target = java.Optional.of(clients.clients.admin.NewPartitionReassignment(replicas))
+    moved.put(clients.common.TopicPartition(topic, partition), target)
+    admin = clients.clients.admin.Admin.create(settings)
+    try:
+        admin.alterPartitionReassignments(moved).all().get()
+    finally:
+        admin.close()
