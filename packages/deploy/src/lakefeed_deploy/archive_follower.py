@@ -14,12 +14,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.spark.class_archive import QUIET, VARIABLE, WRITE, ClassArchive
 from lakefeed.clients.spark.driver_jvm import require_java
 from lakefeed.lazy import SparkSession
-from lakefeed.operations.followers import FollowedRun
+
+if TYPE_CHECKING:
+    from lakefeed.operations.followers import FollowedRun
 
 MOST_KEPT = 3
 MOST_SECONDS = 300

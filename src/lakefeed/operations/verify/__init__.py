@@ -118,7 +118,7 @@ def verify_feed(config: PipelineConfig, *, connections: Connections, deep: bool 
         ConfigError: the sink has no ledger, or with ``deep``, the table has no columns with its rows' offsets.
     """
     config.sink.require("verify")
-    is_routed = config.sink.iceberg is not None and config.sink.iceberg.routed_by is not None
+    is_routed = getattr(config.sink.chosen, "routed_by", None) is not None
     evidence = collect_evidence(config, connections, deep=deep and not is_routed)
     if is_routed:
         with_tables = load_route("verify", where=config.sink.chosen.target)
