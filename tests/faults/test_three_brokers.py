@@ -180,11 +180,12 @@ def test_a_killed_leader_a_moved_partition_and_added_partitions_end_no_feed(
 
 def _move(lake: SparkSession, cluster: Cluster, topic: str, *, partition: int, replicas: list[int]) -> None:
     """Reassign a partition to other brokers, by the client of Spark, because confluent-kafka has no such call."""
-    java = lake._jvm.java.util
+    jvm: Any = lake._jvm
+    java = jvm.java.util
     settings = java.Properties()
     settings.put("bootstrap.servers", cluster.addresses)
     moved = java.HashMap()
-    clients = lake._jvm.org.apache.kafka
+    clients = jvm.org.apache.kafka
     target = java.Optional.of(clients.clients.admin.NewPartitionReassignment(replicas))
     moved.put(clients.common.TopicPartition(topic, partition), target)
     admin = clients.clients.admin.Admin.create(settings)
