@@ -147,8 +147,7 @@ class SinkChoice(OneOfInstalled):
 
     def refusal(self, operation: Operation) -> Refusal | None:
         """Return why the sink does not support an operation; None if it does."""
-        capabilities: sinks.Capabilities = getattr(self.chosen, "supported", self.chosen.capabilities)
-        return capabilities.refusal(operation, sink=self.kind)
+        return self.chosen.supported.refusal(operation, sink=self.kind)
 
     def require(self, operation: Operation, *, where: str | None = None) -> None:
         """Raise a ConfigError if the sink does not support an operation; its default ``where`` is the sink's target."""

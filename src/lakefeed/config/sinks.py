@@ -14,7 +14,7 @@ from lakefeed.config.keyed import KeyedSink
 from lakefeed.config.secrets import Scalar, Text
 from lakefeed.config.sources import KafkaSource
 from lakefeed.config.transform import FUNCTION, OutputMode
-from lakefeed.config.values import Count, FileFormat, Identifier, catalog_of
+from lakefeed.config.values import Count, FileFormat, Identifier, TableField, catalog_of
 from lakefeed.messages.pages import page_command
 
 Operation: TypeAlias = Literal[
@@ -131,11 +131,20 @@ class SinkConfig(Model):
     """The hint of errors about the output mode: the settings with which the sink accepts other modes; empty if none."""
     is_lasting: ClassVar[bool] = True
     """Whether the rows outlive the run; if they do not, the pipeline needs no checkpoint."""
-
     spark_settings: ClassVar[Mapping[str, str]] = {}
     """Settings that sessions of pipelines with this sink start with; values of lists, such as jars, are appended."""
     reads_stored_rows: ClassVar[bool] = True
     """False if a change by key replaces the stored row without reading the values that the change lacks."""
+
+    @property
+    def supported(self) -> Capabilities:
+        """The operations that the sink supports with these settings."""
+        return self.capabilities
+
+    @property
+    def routed_by(self) -> TableField | None:
+        """The field whose value names the table of each row; None if the rows have one destination."""
+        return None
 
     @property
     def modes(self) -> tuple[OutputMode, ...]:

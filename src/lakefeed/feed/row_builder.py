@@ -21,7 +21,7 @@ from lakefeed.records.schema.fit import RowTransform, StorableRows
 from lakefeed.records.schema.reader import ReaderSchema, StoredSchema
 from lakefeed.records.spec import ResolvedDecoder
 from lakefeed.records.transform import TransformSteps, split_by_topic
-from lakefeed.sinks.definition import RowSink
+from lakefeed.sinks.definition import RoutesRows, RowSink
 
 
 @dataclass(kw_only=True)
@@ -144,7 +144,7 @@ class FeedDecoder:
                 stored=stored,
                 on_encrypted=config.decode.on_encrypted,
             ),
-            policy=replace(self.policy, rule=getattr(sink, "refusal", None)),
+            policy=replace(self.policy, rule=sink.refusal if isinstance(sink, RoutesRows) else None),
             keep=kept_metadata(config),
             transform=transform,
             streams=transform.streams,

@@ -31,6 +31,7 @@ from lakefeed.ledger.outcomes import BatchOutcomes
 from lakefeed.ledger.pauses import CheckpointPauses, LocalPauses
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition, with_batch, without_batches
 from lakefeed.records.sources import batch_ranges, query_id
+from lakefeed.sinks.definition import RoutesRows
 from lakefeed.stopwatch import timed
 
 RIVAL_TRIES, RIVAL_SECONDS = 5, 1.0
@@ -165,10 +166,7 @@ class StreamRun:
 
     def _finish_interrupted(self, writer: BatchWriter) -> None:
         """Write a batch that only some of the feed's tables have, with the records that these tables have of it."""
-        interrupted: Callable[[], tuple[OffsetRanges, int] | None] = getattr(
-            self.sink, "interrupted_batch", lambda: None
-        )
-        if (batch := interrupted()) is not None:
+        if isinstance(self.sink, RoutesRows) and (batch := self.sink.interrupted_batch()) is not None:
             ranges, batch_id = batch
             self.options.on_note("some tables have a batch that others lack: the batch is written to the others")
             writer.write(self.feed.source.reread(self.spark, ranges.ranges), ranges, batch_id)

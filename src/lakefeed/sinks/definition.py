@@ -30,8 +30,9 @@ from lakefeed.ledger.protocol import SinkState as SinkState
 from lakefeed.ledger.publication import Publication
 from lakefeed.ledger.snapshot_summary import Commit as Commit
 from lakefeed.ledger.snapshot_summary import SnapshotProperties as SnapshotProperties
-from lakefeed.offsets.ranges import OffsetRange
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.records.decode.unavailable import Unavailable
+from lakefeed.records.decode.verdict import SinkRule
 from lakefeed.records.schema.changes import Entry as Entry
 from lakefeed.records.schema.reader import SchemaKeeper
 from lakefeed.records.schema.reader import StoredSchema as StoredSchema
@@ -204,6 +205,16 @@ class TriesRows(Protocol):
 
     def try_rows(self, rows: DataFrame, commit: Commit) -> None:
         """Raise the error that ``land`` would raise for these rows; commit nothing."""
+
+
+@runtime_checkable
+class RoutesRows(Protocol):
+    """A sink that lands each row in the table that a field names. ``refusal`` finds values that name no table."""
+
+    refusal: SinkRule
+
+    def interrupted_batch(self) -> tuple[OffsetRanges, int] | None:
+        """Return the ranges and the number of a batch that only some tables have; None if there is no such batch."""
 
 
 @dataclass(frozen=True, kw_only=True)

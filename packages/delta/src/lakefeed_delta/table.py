@@ -8,7 +8,7 @@ and Delta refuses it if another commit has changed the same domain meanwhile.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,8 +86,8 @@ class DeltaStore:
                 self._require_columns(rows)
         self.table.prepare(
             rows.json(),
-            _java_list(self._session, settings.partition_by),
-            _java_map(self._session, settings.properties),
+            settings.partition_by,
+            settings.properties,
             settings.comment,
             self._context.evolves,
         )
@@ -324,17 +324,3 @@ def _parsed(columns: str) -> StructType:
 
 def _ddl(fields: Iterable[Any]) -> str:
     return ", ".join(f"`{field.name.replace('`', '``')}` {field.dataType.simpleString()}" for field in fields)
-
-
-def _java_list(spark: Any, values: Iterable[str]) -> Any:
-    made = spark._jvm.java.util.ArrayList()
-    for value in values:
-        made.add(value)
-    return made
-
-
-def _java_map(spark: Any, values: Mapping[str, str]) -> Any:
-    made = spark._jvm.java.util.HashMap()
-    for key, value in values.items():
-        made.put(key, value)
-    return made

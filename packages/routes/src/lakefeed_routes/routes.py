@@ -18,7 +18,6 @@ class TableRoutes:
     Attributes:
         known: the values whose tables exist, or will exist once the current batch is written.
         foreign: the values whose tables belong to others.
-        is_full: whether no further table may be added.
     """
 
     def __init__(self, by: TableField, settings: Routes) -> None:
@@ -26,7 +25,11 @@ class TableRoutes:
         self.settings = settings
         self.known: set[str] = set()
         self.foreign: set[str] = set()
-        self.is_full = False
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether no further table may be added."""
+        return len(self.known) >= self.settings.max_tables
 
     def refusal(self, rows: DataFrame) -> Column | None:
         """Return the reason why a record's value names no table, null if it names one; None if no record is refused.

@@ -111,7 +111,6 @@ class RoutedTables(IcebergTable):
             positions = threads.map(lambda name: self._table(name).ledger.position(), known)
             self._positions = dict(zip(known, positions, strict=True))
         self.rule.known.discard(self.rule.settings.default or "")
-        self.rule.is_full = len(self.rule.known) >= self.rule.settings.max_tables
 
     def _table(self, name: str) -> IcebergTable:
         if name not in self._tables:
@@ -169,7 +168,6 @@ class RoutedTables(IcebergTable):
         new = named.filter(is_new).select(TARGET).distinct().orderBy(TARGET).limit(room + 1).collect()
         names = [str(each[TARGET]) for each in new]
         rule.known.update(names[:room])
-        rule.is_full = len(rule.known) >= rule.settings.max_tables
         if len(names) <= room:
             return named
         if rule.settings.default is None:

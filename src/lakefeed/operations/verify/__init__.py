@@ -118,11 +118,10 @@ def verify_feed(config: PipelineConfig, *, connections: Connections, deep: bool 
         ConfigError: the sink has no ledger, or with ``deep``, the table has no columns with its rows' offsets.
     """
     config.sink.require("verify")
-    is_routed = getattr(config.sink.chosen, "routed_by", None) is not None
+    is_routed = config.sink.chosen.routed_by is not None
     evidence = collect_evidence(config, connections, deep=deep and not is_routed)
     if is_routed:
-        with_tables = load_route("verify", where=config.sink.chosen.target)
-        evidence = with_tables(evidence, config, connections, deep=deep)
+        evidence = load_route("verify", where=config.sink.chosen.target)(evidence, config, connections, deep=deep)
     commits = evidence.commits
     counts = sum((total(each.counts) for each in evidence.landed), ZERO)
     return Verification(

@@ -31,15 +31,13 @@ class IcebergDefinition(SinkDefinition[IcebergSinkConfig]):
 
     def open_table(self, spark: SparkSession) -> IcebergTable:
         settings, context = self.settings, self.context
-        plain = not context.is_transformed
-        if settings.routed_by is not None:
-            context.connections.catalog(catalog_of(settings.table))
-            routed: type[IcebergTable] = load_route("sink", where=context.place)
-            return routed(spark, settings, feed=context.feed, evolves=context.evolves, takes_defaults=plain)
         for name in (settings.table, settings.history):
             if name is not None:
                 context.connections.catalog(catalog_of(name))
         kind = TABLES.get((settings.mode, context.output_mode), IcebergTable)
+        if settings.routed_by is not None:
+            kind = load_route("sink", where=context.place)
+        plain = not context.is_transformed
         table = kind(spark, settings, feed=context.feed, evolves=context.evolves, takes_defaults=plain)
         if isinstance(table, UpsertTable):
             table.unavailable = context.unavailable

@@ -39,6 +39,7 @@ _SUMMARY = (
     FEED,
     BATCH_ID,
 )
+"""The keys of a snapshot's summary to show; others may have long values, such as many ranges."""
 _UNKNOWN: Mapping[str, Any] = {
     "files": None,
     "delete_files": None,
@@ -59,7 +60,7 @@ ReadMetadata = Callable[[str], Metadata]
 def read_metadata(table: str, *, spark: SparkSession | None, connections: Connections) -> Metadata:
     """Return a table's newest snapshots and its schemas, oldest first; raise ResourceMissing if there is no table."""
     if spark is not None:
-        known = jvm.java(spark).dashboard.TableView.describe(table, MOST_SNAPSHOTS, MOST_SCHEMAS)
+        known = jvm.java(spark).dashboard.TableView.describe(table, MOST_SNAPSHOTS, MOST_SCHEMAS, list(_SUMMARY))
         if known is not None:
             return dict(json.loads(str(known)))
     return metadata_of(open_table(table, connections=connections).metadata)

@@ -7,7 +7,6 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.lakefeed.commit.RecentTables;
 import java.util.Comparator;
 import java.util.List;
-import java.util.Set;
 import org.apache.iceberg.Schema;
 import org.apache.iceberg.SchemaParser;
 import org.apache.iceberg.Snapshot;
@@ -15,20 +14,6 @@ import org.apache.iceberg.TableMetadata;
 
 /** Describes tables by the metadata that this driver has loaded, without a request. */
 public final class TableView {
-    /** The keys of a snapshot's summary to show; others may have long values, such as many ranges. */
-    private static final Set<String> SUMMARY = Set.of(
-            "added-data-files",
-            "added-records",
-            "deleted-records",
-            "total-data-files",
-            "total-delete-files",
-            "total-equality-deletes",
-            "total-files-size",
-            "total-position-deletes",
-            "total-records",
-            "lakefeed.feed",
-            "lakefeed.batch-id");
-
     private static final ObjectMapper JSON = new ObjectMapper();
 
     private TableView() {}
@@ -37,8 +22,11 @@ public final class TableView {
      * Returns JSON with a table's newest snapshots and schemas, oldest first, under the names of Iceberg's
      * specification, and the time {@code seen-ms} when the table was loaded. Returns null for a table that {@link
      * RecentTables} does not have.
+     *
+     * @param summary the keys of a snapshot's summary to return
      */
-    public static String describe(String table, int mostSnapshots, int mostSchemas) throws JsonProcessingException {
+    public static String describe(String table, int mostSnapshots, int mostSchemas, List<String> summary)
+            throws JsonProcessingException {
         RecentTables.Seen seen = RecentTables.of(table);
         if (seen == null) {
             return null;
@@ -50,7 +38,7 @@ public final class TableView {
         Snapshot current = metadata.currentSnapshot();
         if (current != null) {
             json.put("current-snapshot-id", current.snapshotId());
-            put(json.putObject("current-snapshot"), current);
+            put(json.putObject("current-snapshot"), current, summary);
         }
         List<Snapshot> snapshots = metadata.snapshots().stream()
                 .sorted(Comparator.comparingLong(Snapshot::sequenceNumber)
@@ -58,7 +46,7 @@ public final class TableView {
                 .toList();
         json.put("snapshot-count", snapshots.size());
         ArrayNode newest = json.putArray("snapshots");
-        tail(snapshots, mostSnapshots).forEach(each -> put(newest.addObject(), each));
+        tail(snapshots, mostSnapshots).forEach(each -> put(newest.addObject(), each, summary));
         List<Schema> schemas = metadata.schemas().stream()
                 .sorted(Comparator.comparingInt(Schema::schemaId))
                 .toList();
@@ -74,12 +62,12 @@ public final class TableView {
         return json.toString();
     }
 
-    private static void put(ObjectNode json, Snapshot snapshot) {
+    private static void put(ObjectNode json, Snapshot snapshot, List<String> keys) {
         json.put("snapshot-id", snapshot.snapshotId()).put("timestamp-ms", snapshot.timestampMillis());
         ObjectNode summary = json.putObject("summary");
         summary.put("operation", snapshot.operation());
         snapshot.summary().forEach((key, value) -> {
-            if (SUMMARY.contains(key)) {
+            if (keys.contains(key)) {
                 summary.put(key, value);
             }
         });
