@@ -59,7 +59,7 @@ class Routes(Model):
 
 
 def own_name(table: str, before: str, after: str) -> str | None:
-    """Return the part of a table's name in place of the field; None if the table's name has another form."""
+    """Return the part of a table's name that replaces the field; None if the name does not match the template."""
     if not (table.casefold().startswith(before.casefold()) and table.casefold().endswith(after.casefold())):
         return None
     name = table[len(before) : len(table) - len(after)]

@@ -267,7 +267,7 @@ def _row(listed: Document) -> Document | None:
 
 
 def _other_name(name: str, row: Document, known: _Known, taken: set[str]) -> str:
-    """Return another name for a feed whose name a feed has already: its driver's address or process is added."""
+    """Return a unique name for a feed: if the name is taken, append the driver's address or process id."""
     driver = row.get("driver")
     process = driver.get("pid") if isinstance(driver, Mapping) else None
     where = urlsplit(known.source.server.url).netloc if known.source.row is None and known.source.server else process

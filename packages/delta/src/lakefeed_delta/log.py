@@ -69,7 +69,7 @@ class TableLog:
             raise CheckpointMismatch(what, where=f"{self._uri}/{LOG}", hint=hint) from None
 
     def _in_checkpoint(self, version: int, domain: str, names: Iterable[str]) -> Iterator[str]:
-        """Yield the domain's configuration in a checkpoint; it is in one file of a checkpoint with several."""
+        """Yield the domain's configuration from a checkpoint. Only one of the checkpoint's files has it."""
         import pyarrow.parquet as pq
 
         for name in names:
@@ -93,7 +93,7 @@ class TableLog:
 
 
 def _newest(names: Iterable[str]) -> tuple[int, int | None]:
-    """Return the newest checkpoint's version, -1 without one, and the table's, None if there is no table."""
+    """Return the versions of the newest checkpoint and of the table: -1 and None if they do not exist."""
     # Only a listing shows that a version in the middle is missing.
     versions = [int(found[1]) for name in names if (found := _VERSION.fullmatch(name))]
     checkpoint = max((int(found[1]) for name in names if (found := _CHECKPOINT.fullmatch(name))), default=-1)

@@ -13,7 +13,7 @@ from lakefeed.config.sinks import Capabilities, EntrySinkConfig, Refusal, SinkFi
 
 _STORE = "io.lakefeed.delta.ExclusiveLogStore"
 _MAPPED = frozenset(" ,;{}()\n\t=")
-"""The signs that a column's name may have only if the table maps its columns' names."""
+"""Characters that need ``delta.columnMapping.mode: name`` if a column's name has them."""
 
 
 class DeltaSinkConfig(EntrySinkConfig):
@@ -84,5 +84,5 @@ class DeltaSinkConfig(EntrySinkConfig):
 
     @property
     def stored_files(self) -> SinkFiles:
-        """The files of a batch, which also writes a version of the log and its checksum, and lists the log."""
+        """Estimate a batch's files; a commit also writes a version of the log and a checksum, and lists the log."""
         return SinkFiles(is_partitioned=bool(self.partition_by), commit_puts=2, commit_name="2 of the log")

@@ -108,7 +108,7 @@ class DeltaStore:
             )
 
     def _fitting(self, rows: StructType) -> StructType:
-        """Return the rows' columns; a column whose values fit into the table's wider type gets this type."""
+        """Return the rows' columns. Where the table's type is wider, the column gets the table's type."""
         text = self.table.columns()
         have = {} if text is None else {field.name.lower(): field.dataType for field in _parsed(text).fields}
         fields = []
@@ -278,14 +278,14 @@ class DeltaStore:
 
 
 class _Conflict(CheckpointMismatch):
-    """Another commit came first; ``passes`` if the attempt can be repeated with the table as it is now."""
+    """Another commit came first. ``passes`` is True if a new attempt with the changed table may succeed."""
 
     passes = False
 
 
 @dataclass
 class _Translation:
-    """Turn errors of the JVM that say what to do into lakefeed's; leave the others as they are."""
+    """Translate known errors of the JVM into errors of lakefeed; other errors pass unchanged."""
 
     where: str
 
@@ -314,7 +314,7 @@ class _Translation:
 
 
 def _is_wider(stored: str, given: str) -> bool:
-    """Return whether a type holds every value of another one without a change of its text."""
+    """Return whether the stored type holds every value of the given type."""
     return any(stored in order and given in order and order.index(stored) > order.index(given) for order in _WIDER)
 
 

@@ -89,7 +89,7 @@ def archives(folder: Path) -> list[Path]:
 
 
 def _remove_old(path: Path, *, begun: bool) -> None:
-    """Remove archives but the newest ones, and what killed processes have left; also the mark ``begun``."""
+    """Remove all but the newest archives, and files that killed processes have left; with ``begun``, also new marks."""
     for old in archives(path.parent)[MOST_KEPT - 1 :]:
         old.unlink(missing_ok=True)
     for left in path.parent.iterdir():

@@ -17,7 +17,7 @@ class TableRoutes:
 
     Attributes:
         known: the values whose tables exist, or will exist once the current batch is written.
-        foreign: the values whose tables belong to others.
+        foreign: the values whose tables belong to other feeds or tools.
     """
 
     def __init__(self, by: TableField, settings: Routes) -> None:
@@ -32,9 +32,9 @@ class TableRoutes:
         return len(self.known) >= self.settings.max_tables
 
     def refusal(self, rows: DataFrame) -> Column | None:
-        """Return the reason why a record's value names no table, null if it names one; None if no record is refused.
+        """Return a column with the reason why a value names no table, null if it names one; None if all are taken.
 
-        A column that the transform adds is not in ``rows`` yet; then the sink finds such values.
+        ``rows`` lacks columns that the transform adds; for these the sink checks the values itself.
         """
         if self.settings.default is not None or _field(rows.schema, self._path) is None:
             return None
@@ -47,13 +47,13 @@ class TableRoutes:
         return bad.when(~self._has_room(value), most) if self.is_full else bad
 
     def target(self, rows: DataFrame) -> Column:
-        """Return the value that names each row's table: of other rows it is the default, or null without one."""
+        """Return the name of each row's table: its value, else the default, else null."""
         value = self._value(rows)
         fits = sf.coalesce(self._names_table(value) & self._has_room(value), sf.lit(False))
         return sf.when(fits, value).otherwise(sf.lit(self.settings.default))
 
     def require_value(self, rows: StructType) -> StructField:
-        """Return the field with the value, or the headers; raise ConfigError if the rows have none that fits."""
+        """Return the column with the value, or with the headers; raise ConfigError if the rows lack it."""
         found = _field(rows, self._path)
         if found is None:
             what = f"the rows have no column {self._path}, by which sink.iceberg.table finds their table"

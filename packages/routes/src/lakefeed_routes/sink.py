@@ -54,7 +54,7 @@ class RoutedTables(IcebergTable):
 
     Attributes:
         refusal: the rule for the rows that the sink takes, which the core asks before it counts them.
-        rule: decides which table a row belongs to; the rows' policy shares it.
+        rule: decides which table a row belongs to.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class RoutedTables(IcebergTable):
         return self._tables[name]
 
     def interrupted_batch(self) -> tuple[OffsetRanges, int] | None:
-        """Return the ranges and the number of the batch that only some of the tables have; None if all are even."""
+        """Return the ranges and the number of a batch that only some tables have; None if there is no such batch."""
         last = self.ledger.position()
         starts = {} if last is None else last.ranges.ends
         ids = {} if last is None else dict(last.ranges.topic_ids)
@@ -154,7 +154,7 @@ class RoutedTables(IcebergTable):
         return sum(routed.values())
 
     def _admit(self, named: DataFrame) -> DataFrame:
-        """Add the batch's new tables to the known ones, and return the rows with the tables that they get then.
+        """Add the batch's new tables to the known tables, and return the rows with their tables.
 
         Raises RuleChanged if records of the batch have to become dead letters.
         """
@@ -226,14 +226,14 @@ class RoutedTables(IcebergTable):
         return {} if position is None else position.ranges.ends
 
     def _ahead(self, name: str, ranges: OffsetRanges) -> dict[Partition, int]:
-        """Return the table's own position in the partitions of which it has records of these ranges."""
+        """Return the table's position in each partition in which it already has records of these ranges."""
         ends = self._ends(name)
         return {span.key: ends[span.key] for span in ranges.ranges if ends.get(span.key, span.start) > span.start}
 
     def _require_same(
         self, table: IcebergTable, ranges: OffsetRanges, ahead: Mapping[Partition, int], *, again: int
     ) -> None:
-        """Raise an error if the table has not as many of the batch's rows as are its rows ``again`` now."""
+        """Raise an error unless the table has ``again`` rows of the batch, as many as the rules give it now."""
         starts, ends = {span.key: span.start for span in ranges.ranges}, ranges.ends
         had = 0
         for each in table.ledger.commits():
@@ -268,7 +268,7 @@ def _counts(rows: DataFrame) -> dict[Partition, int]:
 
 
 def _is_after(ends: Mapping[Partition, int]) -> Column:
-    """Return the condition for rows that are not before these positions."""
+    """Return a condition that holds for rows at or after these positions."""
     topic, partition, offset = (sf.col(name) for name in POSITION_COLUMNS)
     after = sf.lit(True)
     for (name, number), end in ends.items():

@@ -34,7 +34,7 @@ _THREADS = 8
 
 
 def with_tables(evidence: Evidence, config: PipelineConfig, connections: Connections, *, deep: bool) -> Evidence:
-    """Add the evidence about each of the feed's tables; with ``deep`` also the offsets of all their rows."""
+    """Add evidence about each table of the feed; with ``deep``, also the offsets of all rows."""
     iceberg = config.sink.iceberg
     if iceberg is None or (by := iceberg.routed_by) is None:
         return evidence
@@ -83,7 +83,7 @@ def _evidence_of(table: Table, feed: str) -> Evidence:
 
 
 def table_findings(evidence: Evidence, tables: Mapping[str, Evidence]) -> Iterator[Finding]:
-    """Find faults of single tables, and batches of which a table has other rows than the ledger table says."""
+    """Find faults of single tables, and batches whose rows in a table differ in number from the ledger table."""
     for name, table in tables.items():
         for finding in findings(replace(table, files=FileCheck())):
             # A table's commits cover all offsets, and count only the records that are the table's.
@@ -99,9 +99,9 @@ def table_findings(evidence: Evidence, tables: Mapping[str, Evidence]) -> Iterat
 
 
 def _compared(name: str, table: Evidence, evidence: Evidence) -> Iterator[Finding]:
-    """Compare the rows of the batches with the table's commits, whose ends are the ends of batches.
+    """Compare the number of rows of each batch with the table's commits, which end where batches end.
 
-    A commit of a replaced driver may end elsewhere. Then the sums have to agree at the table's next commit.
+    A commit of a replaced driver may end elsewhere. Then the sums must be equal at the table's next commit.
     """
     batches = evidence.commits
     left = deque(table.commits)
@@ -127,7 +127,7 @@ def _compared(name: str, table: Evidence, evidence: Evidence) -> Iterator[Findin
 
 
 def _is_within(commit: Commit, ranges: OffsetRanges) -> bool:
-    """Return whether a commit ends where these ranges end, or before."""
+    """Return whether a commit ends at or before the ends of these ranges."""
     return all(end <= ranges.ends.get(key, -1) for key, end in commit.ranges.ends.items())
 
 

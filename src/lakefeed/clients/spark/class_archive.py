@@ -39,7 +39,7 @@ class ClassArchive:
 
     @classmethod
     def of(cls, conf: Mapping[str, str], *, java: Path, spark_home: Path) -> ClassArchive | None:
-        """Return the archive of a JVM with these settings; None if the JVM shall neither read one nor list classes."""
+        """Return the archive of a JVM with these settings; None if archives are off or the cache is read-only."""
         requested = os.environ.get(VARIABLE)
         if requested == OFF or CLASS_PATH not in conf:
             return None

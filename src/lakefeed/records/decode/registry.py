@@ -177,7 +177,7 @@ class SchemaRegistry:
         query: Mapping[str, str] | None = None,
         hint: str = "register the schema there",
     ) -> T:
-        """Return the result of ``pick`` for a path's answer; if it is None, raise an error that names ``what``."""
+        """Request a path; return what ``pick`` takes of the answer. Raise an error about ``what`` if that is None."""
         with self._failures(what):
             found = pick(self._ask(object, "GET", *path, query=query))
         if found is None:

@@ -34,7 +34,7 @@ public final class DeltaFeed {
     private final String feed;
 
     /**
-     * Opens the table; it need not exist.
+     * Opens the table, which may be missing.
      *
      * @param path the table's folder
      * @param feed the feed's name
@@ -82,7 +82,7 @@ public final class DeltaFeed {
     }
 
     /**
-     * Returns the table's columns, as JSON, once it can take these rows; changes nothing.
+     * Returns, as JSON, the columns that the table would have after it was adapted to these rows. Changes nothing.
      *
      * @param rows the rows' columns as JSON
      */

@@ -17,7 +17,7 @@ import org.apache.hadoop.fs.LocalFileSystem;
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.CancellableFSDataOutputStream;
 
 /**
- * Writes the files of a table's log so that of two drivers, also on two machines, only one creates a version.
+ * Writes the files of a table's log. If two drivers write the same version, only one of them succeeds.
  *
  * <p>Delta's own store for S3 looks whether the file exists and then overwrites it, under a lock of one JVM. This store
  * sends one PUT with {@code If-None-Match: *}; if the answer is lost, the object's write id shows which driver has
