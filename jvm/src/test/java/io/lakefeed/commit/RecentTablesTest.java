@@ -8,13 +8,16 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import io.lakefeed.dashboard.TableView;
+import java.util.List;
 import org.apache.iceberg.TableMetadata;
 import org.junit.jupiter.api.Test;
 
 class RecentTablesTest {
+    private static final List<String> SUMMARY = List.of("lakefeed.batch-id", "added-records");
+
     @Test
     void aTableThatWasNotLoadedIsUnknown() throws Exception {
-        assertNull(TableView.describe("lake.a.never", 10, 10));
+        assertNull(TableView.describe("lake.a.never", 10, 10, SUMMARY));
     }
 
     @Test
@@ -24,7 +27,7 @@ class RecentTablesTest {
             table = Tables.commit(table, id, "A " + id + " " + (id + 1), "added-records", "7", "lakefeed.batch-id", "" + id);
         }
         RecentTables.put("lake.a.t", table);
-        JsonNode found = new ObjectMapper().readTree(TableView.describe("lake.a.t", 50, 10));
+        JsonNode found = new ObjectMapper().readTree(TableView.describe("lake.a.t", 50, 10, SUMMARY));
         assertEquals(60, found.get("snapshot-count").asInt());
         assertEquals(50, found.get("snapshots").size());
         assertEquals(60, found.get("current-snapshot").get("snapshot-id").asLong());
@@ -40,7 +43,7 @@ class RecentTablesTest {
     @Test
     void aTableWithoutSnapshotsHasNoCurrentSnapshot() throws Exception {
         RecentTables.put("lake.a.empty", Tables.empty());
-        JsonNode found = new ObjectMapper().readTree(TableView.describe("lake.a.empty", 50, 10));
+        JsonNode found = new ObjectMapper().readTree(TableView.describe("lake.a.empty", 50, 10, SUMMARY));
         assertFalse(found.has("current-snapshot"));
         assertEquals(0, found.get("snapshots").size());
     }
