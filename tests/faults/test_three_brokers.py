@@ -178,6 +178,24 @@ def test_a_killed_leader_a_moved_partition_and_added_partitions_end_no_feed(
     assert _kinds(pipeline, topic) == []
 
 
+def test_a_broker_that_has_left_is_not_waited_for(cluster: Cluster) -> None:
+    topic = "controllers"
+    cluster.create_topic(topic, [[1, 2], [2, 3]])
+    topics = Topics(cluster.addresses)
+    partitions = [(topic, 0), (topic, 1)]
+    for number in BROKERS:
+        topics.identify(partitions)
+        cluster.servers[number].kill()
+        # Each broker is the controller in librdkafka's metadata at some time.
+        started = time.monotonic()
+        assert set(topics.identify(partitions)[1]) == set(partitions)
+        assert set(topics.describe_all([topic])) == {topic}
+        assert time.monotonic() - started < 25
+        cluster.servers[number].start_again()
+        eventually(lambda: number in cluster.admin().list_topics(timeout=5).brokers)  # noqa: B023
+        eventually(lambda: min(cluster.leaders(topic)) > 0)
+
+
 def _move(lake: SparkSession, cluster: Cluster, topic: str, *, partition: int, replicas: list[int]) -> None:
     """Reassign a partition to other brokers, by the client of Spark, because confluent-kafka has no such call."""
     jvm: Any = lake._jvm

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[att
 from pyspark.sql import SparkSession
 
 from lakefeed.clients.iceberg.reader import open_table
+from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import CheckpointMismatch, RecordsLost
 from lakefeed.feed.batch_writer import BatchResult, BatchWriter
 from lakefeed.offsets.ranges import OffsetRanges
@@ -177,6 +178,23 @@ def test_partitions_added_in_mid_batch_are_read(case: Case, monkeypatch: pytest.
     assert case.ids() == list(range(10))
     assert case.notes == []
     assert case.verified() == ([], [])
+
+
+@pytest.mark.quick
+def test_a_client_with_older_metadata_identifies_new_and_missing_partitions(case: Case) -> None:
+    case.feed.create_topic(partitions=1)
+    topics = Topics(case.feed.stack.bootstrap_servers)
+    old = topics.describe(case.feed.topic).topic_id
+    admin = AdminClient({"bootstrap.servers": case.feed.stack.bootstrap_servers})
+    for each in admin.create_partitions([NewPartitions(case.feed.topic, 12)]).values():
+        each.result(30)
+    partitions = [(case.feed.topic, number) for number in range(12)]
+    ids, epochs = topics.identify(partitions)
+    assert (ids, set(epochs)) == ({case.feed.topic: old}, set(partitions))
+    case.feed.recreate_topic()
+    ids, epochs = topics.identify(partitions)
+    assert ids != {case.feed.topic: old}
+    assert set(epochs) < set(partitions)
 
 
 @pytest.mark.quick

@@ -17,8 +17,9 @@ from urllib.parse import quote, urlencode, urlsplit
 from lakefeed.clients.http import exchange
 from lakefeed.errors import LakefeedError, Unreachable
 from lakefeed.monitor.drivers import MOST_BYTES, DriverFile, FeedServer, all_drivers, feed_path
-from lakefeed.monitor.metrics.exposition import MetricsText, merged_text
+from lakefeed.monitor.metrics.exposition import MetricsText
 from lakefeed.operations.endpoint import ON_BEHALF_OF, Document, Refused
+from lakefeed_dashboard.merged_metrics import merged_text
 from lakefeed_dashboard.workers import DaemonThreads, FeedView
 
 MOST_DRIVERS = 500

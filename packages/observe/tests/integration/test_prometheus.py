@@ -16,10 +16,11 @@ from lakefeed.feed.progress import FinishedBatch, QueryState
 from lakefeed.feed.s3_requests import BatchRequests
 from lakefeed.ledger.outcomes import Reason
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.monitor.metrics.exposition import merged_text, metrics_text
+from lakefeed.monitor.metrics.exposition import metrics_text
 from lakefeed.monitor.metrics.table import FeedReading
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.endpoint import OwnFeed
+from lakefeed_dashboard.merged_metrics import merged_text
 from lakefeed_dashboard.server import serve
 from lakefeed_dashboard.settings import Dashboard
 from lakefeed_observe import metrics

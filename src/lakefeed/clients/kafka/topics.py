@@ -182,14 +182,20 @@ class Topics:
     def identify(self, partitions: Iterable[Partition]) -> tuple[dict[str, str], dict[Partition, int]]:
         """Return the topics' ids and the partitions' leader epochs, asked for with two concurrent requests."""
         where = [TopicPartition(*key) for key in partitions]
+        return self._repeated(lambda: self._identify(where))
+
+    def _identify(self, where: Sequence[TopicPartition]) -> tuple[dict[str, str], dict[Partition, int]]:
         described = self._described(sorted({each.topic for each in where}))
         sent = deque([self._requested(where, _LATEST)])
-        ids: dict[str, str] = {}
+        topics: dict[str, Any] = {}
         for name, answer in described.items():
             with self._errors(name):
-                ids[name] = str(self._answer(answer).topic_id)
+                topics[name] = self._answer(answer)
+        # A recreated topic may have fewer partitions.
+        there = partitions_of(topics)
         with self._errors(None):
-            found = self._offsets(where, _LATEST, sent=sent)
+            found = self._offsets([each for each in where if (each.topic, each.partition) in there], _LATEST, sent=sent)
+        ids = {name: str(topic.topic_id) for name, topic in topics.items()}
         return ids, {key: info.leader_epoch for key, info in found.items() if info.leader_epoch is not None}
 
     def describe_all(self, names: Sequence[str], *, committed: bool = False) -> dict[str, TopicDescription]:
@@ -198,12 +204,7 @@ class Topics:
         there = [name for name in names if name in existing]
         if not there:
             return {}
-        # The cluster's metadata may still name a broker that has left, so these requests are repeated.
-        return retry_until(
-            lambda: self._describe_existing(there, committed=committed),
-            is_transient=lambda error: isinstance(error, Unreachable),
-            seconds=2 * _TIMEOUT_SECONDS,
-        )
+        return self._repeated(lambda: self._describe_existing(there, committed=committed))
 
     def _describe_existing(self, there: Sequence[str], *, committed: bool) -> dict[str, TopicDescription]:
         topics: dict[str, Any] = {}
@@ -295,10 +296,16 @@ class Topics:
 
         def ask() -> dict[Partition, ListOffsetsResultInfo]:
             requested = sent.pop() if sent else self._requested(partitions, spec, level)
-            found = {(where.topic, where.partition): self._answer(answer) for where, answer in requested.items()}
-            if any(info.offset == OFFSET_INVALID for info in found.values()):
-                # Repeat the request: it went to a broker that has left, and librdkafka neither fails nor asks another
-                # broker.
+            try:
+                found = {(where.topic, where.partition): self._answer(answer) for where, answer in requested.items()}
+                outdated = any(info.offset == OFFSET_INVALID for info in found.values())
+            except KafkaException as error:
+                if error_code(error) != KafkaError._UNKNOWN_PARTITION:
+                    raise
+                outdated = True
+            if outdated:
+                # librdkafka did not send the request, or sent it to a broker that has left, because its metadata are
+                # older than the partition or the leader.
                 self._admin.list_topics(timeout=_TIMEOUT_SECONDS)
                 raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
             return found
@@ -324,6 +331,25 @@ class Topics:
             return isinstance(error, KafkaException) and error_code(error) in TRANSIENT
 
         return retry_until(ask, is_transient=is_transient, seconds=seconds, pause=0.1)
+
+    def _repeated(self, ask: Callable[[], T]) -> T:
+        """Repeat requests that no broker answers, each time with new metadata.
+
+        librdkafka sends DescribeTopics to the controller that it knows, and waits for it even if it has left the
+        cluster: five minutes, until it asks for the metadata itself.
+        """
+        again = False
+
+        def attempt() -> T:
+            nonlocal again
+            if again:
+                self._brokers()
+            again = True
+            return ask()
+
+        return retry_until(
+            attempt, is_transient=lambda error: isinstance(error, Unreachable), seconds=2 * _TIMEOUT_SECONDS
+        )
 
     @contextmanager
     def _errors(self, name: str | None) -> Iterator[None]:

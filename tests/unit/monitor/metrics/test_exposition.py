@@ -15,7 +15,7 @@ from lakefeed.ledger.outcomes import Reason
 from lakefeed.messages.redaction import remember
 from lakefeed.monitor.counters import MOST_REASONS, OTHER
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.monitor.metrics.exposition import OPEN_METRICS_TYPE, TEXT_TYPE, merged_text, metrics_text
+from lakefeed.monitor.metrics.exposition import OPEN_METRICS_TYPE, TEXT_TYPE, metrics_text
 from lakefeed.monitor.metrics.table import METRICS, FeedReading, MetricSettings
 from lakefeed.offsets.ranges import OffsetRange
 from tests.support.clock import Clock
@@ -195,28 +195,6 @@ def test_no_secret_is_a_label() -> None:
     monitor.paused({"hunter2-hunter2": "x"})
     monitor.finish(batch(2, dead_letters=1, reasons=(Reason("at hunter2-hunter2", 1),)))
     assert "hunter2" not in metrics_text([FeedReading.of(monitor)]).body
-
-
-@pytest.mark.parametrize(("accept", "parse"), [("", parsed), (OPEN_METRICS, parsed_open_metrics)])
-def test_the_texts_of_several_drivers_are_merged(accept: str, parse: Any) -> None:
-    monitors = [monitor_of("taxi", topic='t"\\'), monitor_of("bikes")]
-    readings = [FeedReading.of(monitor) for monitor in monitors]
-    texts = [metrics_text([reading], accept=accept).body for reading in readings]
-    merged = merged_text([*texts, texts[0]], down=["gone\n", "gone2"], accept=accept)
-    found = series(parse(merged.body))
-    assert merged.content_type == metrics_text([], accept=accept).content_type
-    assert found[("lakefeed_feed_up", frozenset({("feed", "gone")}))] == 0
-    alone = series(parse(metrics_text(readings, accept=accept).body))
-    assert alone.items() <= found.items()
-    assert len(found) == len(alone) + 2
-
-
-def test_lines_that_are_no_metrics_of_lakefeed_are_left_out_of_a_drivers_text() -> None:
-    text = metrics_text([FeedReading.of(monitor_of())]).body
-    before = 'up{job="x"} 1\n# EOF\n# TYPE evil counter\nevil_total 1\n'
-    after = 'lakefeed_lag_offsets{a="b} 1\n<script>\n'
-    assert merged_text([before + text + after]).body == text
-    assert merged_text(["x" * (16 * 1024 * 1024 + 1)]).body.strip() == ""
 
 
 def test_names_follow_the_conventions_of_prometheus() -> None:
