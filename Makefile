@@ -21,7 +21,7 @@ help: ## list the targets
 setup: $(SETUP) jvm page ## environment in .venv, locked jars in the per-user cache, the JVM module, charts, references
 	@$(BIN)/python -m tools.references
 
-$(SETUP): pyproject.toml uv.lock
+$(SETUP): pyproject.toml uv.lock $(wildcard packages/*/pyproject.toml)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv==$(UV_VERSION)
 	$(BIN)/uv sync --frozen --quiet

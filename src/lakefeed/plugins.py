@@ -29,6 +29,7 @@ SINKS_GROUP = "lakefeed.sinks"
 SOURCES_GROUP = "lakefeed.sources"
 FORMATS_GROUP = "lakefeed.formats"
 ROUTES_GROUP = "lakefeed.routes"
+CHECKS_GROUP = "lakefeed.checks"
 OF_RUNS = (SINKS_GROUP, SOURCES_GROUP, FORMATS_GROUP, SETTINGS_GROUP, FOLLOWERS_GROUP, ROUTES_GROUP)
 """The groups whose packages a run needs; a run needs no package of ``lakefeed.commands``."""
 

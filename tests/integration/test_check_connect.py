@@ -17,6 +17,8 @@ from lakefeed.errors import AccessDenied
 from lakefeed.operations.preflight.connect import preflight
 from lakefeed.records.decode.registry import SchemaRegistry
 from lakefeed_local.stack import Endpoints
+from tests.support.servers.deviations import all_ignored
+from tests.support.servers.rest_catalog import rest_catalog_on
 
 SCHEMA = '{"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}'
 
@@ -143,6 +145,18 @@ def test_check_reports_all_problems_at_once(case: Case) -> None:
     assert f"{case.path}:9:15: error:" in result.stdout
     assert f"{case.path}:13:13: error: the S3 store refuses the credentials" in result.stdout
     assert result.stdout.endswith(": 3 errors\n")
+
+
+def test_a_catalog_that_ignores_assertions_is_refused(case: Case, stack: Endpoints) -> None:
+    with rest_catalog_on(stack) as server:
+        block = f"{{type: rest, uri: '{server.url}', credential: '${{CREDENTIAL}}'}}"
+        case.path.write_text(f"{case.path.read_text()}catalogs:\n  lake: {block}\n")
+        assert case.found(CREDENTIAL=server.credential) == (0, [])
+        server.deviation = all_ignored
+        status, found = case.found(CREDENTIAL=server.credential)
+    assert status == 2
+    assert {(each["severity"], each["key"], each["line"]) for each in found} == {("error", "catalogs.lake.uri", 15)}
+    assert "it accepts two first commits" in found[0]["what"]
 
 
 def test_mistakes_in_the_file_are_reported_before_servers_are_asked(case: Case) -> None:

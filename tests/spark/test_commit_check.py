@@ -15,6 +15,8 @@ from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.protocol import CommitCheck
 from lakefeed.ledger.snapshot_summary import CONTINUITY, ROWS, Commit, Replay
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+from lakefeed.sinks.definition import TableChange
+from lakefeed.sinks.iceberg.layout import carry_out, creation
 from lakefeed.sinks.iceberg.table import IcebergTable
 from lakefeed_repair.replay import REPLAYS
 from tests.support.catalogs import CatalogCase
@@ -114,6 +116,25 @@ def test_of_two_sessions_that_commit_the_same_range_exactly_one_succeeds(
         assert "lakefeed refuses the commit" in losers[0]
     assert table.ids() == list(range(2 * ROUNDS))
     assert len(table.snapshots()) == ROUNDS
+
+
+def test_of_two_sessions_that_create_the_table_and_land_its_first_batch_exactly_one_succeeds(
+    table: Table, checked: SparkSession, catalog: CatalogCase
+) -> None:
+    other = checked.newSession()
+    catalog.declare(other)
+    for number in range(5):
+        name = f"{table.name}_{number}"
+        change = TableChange(table=name, statements=creation(name, columns="id BIGINT"), is_new=True)
+
+        def begin(spark: SparkSession, change: TableChange = change) -> None:
+            carry_out(spark, change)
+            Table(spark, change.table).land(0, 2)
+
+        outcomes = together(lambda: begin(checked), lambda: begin(other))
+        [loser] = [str(each) for each in outcomes if each is not None]
+        assert "lakefeed refuses the commit" in loser
+        assert Table(checked, name).ids() == [0, 1]
 
 
 def test_a_batch_is_skipped_only_if_the_newest_commit_has_the_same_ranges(table: Table) -> None:

@@ -16,6 +16,7 @@ from lakefeed.clients.environment import default_environment
 from lakefeed.config.problem import Problem, errors_of, exit_status
 from lakefeed.errors import LakefeedError
 from lakefeed.lazy import SparkSession
+from lakefeed.plugins import CHECKS_GROUP, installed
 
 if TYPE_CHECKING:
     from lakefeed.config.connections import Connections
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 @click.command()
 @pipeline_argument
 @set_option
-@click.option("--connect", is_flag=True, help="Also connect to broker, registry, S3 store and catalog.")
+@click.option("--connect", is_flag=True, help="Also ask broker, registry, store and catalog.")
 @click.option("--static", is_flag=True, help="Only read the file: import and run nothing, read no environment.")
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of pipeline files instead.")
 @output_option
@@ -68,7 +69,10 @@ def _problems(file: Path, overrides: tuple[str, ...], *, static: bool, connect: 
     if connect:
         from lakefeed.operations.preflight.connect import preflight
 
-        problems += map(reading.document.located, preflight(reading.config, connections=connections, tables=True))
+        found = preflight(reading.config, connections=connections, tables=True)
+        for entry in installed(CHECKS_GROUP) if not errors_of([*problems, *found]) else ():
+            found += entry.load()(reading.config, connections)
+        problems += map(reading.document.located, found)
     problems += _sql_problems(reading, environment)
     if not errors_of(problems):
         from lakefeed.operations.preflight.analysis import analyze

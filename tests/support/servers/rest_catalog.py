@@ -21,6 +21,7 @@ from urllib.parse import parse_qs, urlsplit
 from lakefeed.clients.spark import jars
 from lakefeed_local.part import LOOPBACK, choose_free
 from lakefeed_local.stack import Endpoints
+from tests.support.servers import deviations
 from tests.support.servers.gate import Handler, serving
 from tests.support.servers.java import java_command
 from tests.support.servers.process import answers, running
@@ -99,6 +100,8 @@ class RestCatalog:
     """After all faults have occurred, the gate refuses this many reads of tables."""
     breaks_creations: bool = False
     """Whether the faults of changes also hit creations of tables."""
+    deviation: deviations.Deviation = deviations.none
+    """What the catalog does against the protocol."""
     _faults: list[Fault] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -202,8 +205,12 @@ class _Gate(Handler):
     def _forward(self, body: bytes) -> tuple[int, bytes]:
         kept = ("accept", "content-type", "x-client-version", "idempotency-key", "if-none-match")
         headers = {name: value for name, value in self.headers.items() if name.lower() in kept}
-        status, _, answer = self.forward(f"{LOOPBACK}:{self.catalog.behind}", body, headers)
-        return status, answer
+
+        def send(sent: bytes) -> deviations.Answer:
+            status, _, answer = self.forward(f"{LOOPBACK}:{self.catalog.behind}", sent, headers)
+            return status, answer
+
+        return self.catalog.deviation(deviations.kind_of(self.command, self.path), body, send)
 
     def _forward_late(self, body: bytes) -> None:
         if self.catalog.late.wait(60):

@@ -17,7 +17,6 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from lakefeed.clients.http import TIMEOUT_SECONDS
@@ -44,9 +43,6 @@ from lakefeed.operations.preflight.analysis import encrypted_fields
 from lakefeed.sinks.definition import Check, checked
 from lakefeed.sinks.factory import sinks_of
 from lakefeed.sinks.iceberg.layout import require_dead_letters, require_own_types, require_rows
-
-if TYPE_CHECKING:
-    from lakefeed.records.decode.registry import SchemaRegistry
 
 METADATA_TYPES = {"topic": "string", "partition": "integer", "offset": "long", "timestamp": "timestamp"}
 METADATA_TYPES |= {"key": "binary", "sequence_number": "string"}
@@ -152,12 +148,6 @@ def _start(source: KafkaSource) -> list[Problem]:
     return []
 
 
-def _registry(settings: Registry) -> SchemaRegistry:
-    from lakefeed.records.decode.registry import SchemaRegistry
-
-    return SchemaRegistry.of(settings)
-
-
 def _subjects(
     encoded: Encoded, block: str, part: str, topic: str | None, kept: Callable[[], bool] = bool
 ) -> list[Check]:
@@ -216,8 +206,9 @@ def _keeps_schema(config: PipelineConfig, connections: Connections) -> bool:
 def _subject(registry: Registry, subject: str | None, kind: str) -> list[str]:
     """Return the reasons why a subject's newest versions cannot be used; raise an error if no version can be used."""
     from lakefeed.records.decode.avro_schema import usable_versions
+    from lakefeed.records.decode.registry import SchemaRegistry
 
-    client = _registry(registry)
+    client = SchemaRegistry.of(registry)
     if subject is None:
         client.subjects()
         return []
@@ -323,9 +314,11 @@ def _latest_schema(config: PipelineConfig) -> str | None:
     if registry is None or subject is None or (decode.avro is None and decode.json_schema is None):
         return None
     from lakefeed.records.decode.avro_schema import table_schema
+    from lakefeed.records.decode.registry import SchemaRegistry
 
     try:
-        return table_schema(None, _registry(registry).latest(subject, block=decode.kind), registry=registry.url)
+        latest = SchemaRegistry.of(registry).latest(subject, block=decode.kind)
+        return table_schema(None, latest, registry=registry.url)
     except LakefeedError:
         return None  # The check of the subject reports the error.
 
