@@ -13,7 +13,7 @@ WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jvm page demo examples bench test test-general-path test-jvm test-unit test-full test-all faults mutants audit wheels lint docs docs-site screenshots clean
+.PHONY: help setup jvm page demo examples bench test test-general-path test-runtimes test-jvm test-unit test-full test-all faults mutants audit wheels lint docs docs-site screenshots clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -48,6 +48,9 @@ test-full: setup ## the tests that make test leaves out, but for the slow ones: 
 
 test-general-path: setup ## the tests of feeds with fast_path: off; ARGS="tests/faults/test_kill_points.py" runs some
 	LAKEFEED_TESTS_FAST_PATH=off $(PYTEST) -m "not slow" $(if $(ARGS),,tests/faults tests/integration) $(ARGS)
+
+test-runtimes: setup ## the quick tests on Python 3.12 and 3.13, Java 21, Iceberg 1.11: ARGS="java-21 -- tests/spark" runs some
+	$(BIN)/python -m tools.runtimes $(ARGS)
 
 test-jvm: setup ## the JVM module's unit tests: seconds; NAMES="Position Ledger" runs some
 	@$(BIN)/python -m tools.test_jvm $(NAMES)

