@@ -17,6 +17,7 @@ from lakefeed_upkeep.maintain import Lease
 from tests.support.catalogs import RestCase
 from tests.support.feed import until
 from tests.support.feed_table import FEED, Table, refused
+from tests.support.servers import deviations
 from tests.support.servers.rest_catalog import Fault
 
 rest_only = pytest.mark.parametrize("catalog", ["rest"], indirect=True)
@@ -29,6 +30,7 @@ LANDS: dict[Fault, bool] = {
     "applied-409": True,
     "applied-503": True,
     "applied-500": True,
+    "applied-502": True,
     "applied-504": True,
     "applied-hung-up": True,
     "not-applied-401": False,
@@ -165,6 +167,46 @@ def test_a_commit_that_was_sent_before_the_fence_was_taken_does_not_land(table: 
         assert "another driver has taken over" in str(late.exception(60))
     table.land(2, 4, fence=new)
     assert table.ids() == [0, 1, 2, 3]
+
+
+@rest_only
+def test_a_conflict_that_is_answered_by_400_stops_the_driver_and_loses_nothing(table: Table, catalog: RestCase) -> None:
+    table.land(0, 2)
+    catalog.server.held.hold(b'"lakefeed.ranges"')
+    catalog.server.deviation = deviations.conflict_400
+    try:
+        with ThreadPoolExecutor(1) as thread:
+            late = thread.submit(table.land, 2, 4)
+            assert catalog.server.held.arrived.wait(60)
+            table.plain(100)
+            catalog.server.held.release()
+            assert "Commit validation failed" in str(late.exception(60))
+        table.land(2, 4)
+    finally:
+        catalog.server.deviation = deviations.none
+    assert table.ids() == [0, 1, 2, 3, 100]
+
+
+@rest_only
+def test_a_catalog_that_shows_old_states_or_pages_of_html_loses_and_doubles_nothing(
+    table: Table, catalog: RestCase
+) -> None:
+    table.land(0, 2)
+    table.set_property("commit.retry.num-retries", "2")
+    try:
+        catalog.server.deviation = deviations.stale()
+        table.land(2, 4)
+        # The catalog now shows a table that ends at 2: a driver that starts does not see the batch that has landed.
+        with pytest.raises(Exception, match="branch main has changed"):
+            table.land(2, 4)
+        refused(lambda: table.land(4, 6), "begins at 4, the table ends at 2")
+        catalog.server.deviation = deviations.html
+        with pytest.raises(Exception, match=r"Not Found|not exist"):
+            table.land(4, 6)
+    finally:
+        catalog.server.deviation = deviations.none
+    table.land(4, 6)
+    assert table.ids() == [0, 1, 2, 3, 4, 5]
 
 
 @rest_only
