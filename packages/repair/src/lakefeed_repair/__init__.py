@@ -10,7 +10,9 @@ COMMANDS: Mapping[str, CliCommand] = {
     "backfill": CliCommand(
         "lakefeed_repair.feed_commands:backfill", "Land old records that the feed will never read.", "run"
     ),
-    "feed": CliCommand("lakefeed_repair.feed_commands:feed", "Pause, resume, stop or change a running feed.", "repair"),
+    "feed": CliCommand(
+        "lakefeed_repair.feed_commands:feed", "Pause, resume, stop or change a feed; rehearse a new file.", "repair"
+    ),
     "offsets rewind": CliCommand("lakefeed_repair.feed_commands:rewind", "Move a feed to other offsets.", "repair"),
     "dead-letters": CliCommand(
         "lakefeed_repair.dead_letters_commands:dead_letters",

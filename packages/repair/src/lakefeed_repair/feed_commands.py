@@ -30,6 +30,7 @@ from lakefeed.clients.spark.session import log_path
 from lakefeed.clients.spark.signals import stop_on_signals
 from lakefeed.errors import ResourceMissing
 from lakefeed.offsets.ranges import OffsetRange
+from lakefeed_repair.rehearse_command import rehearse
 
 if TYPE_CHECKING:
     from lakefeed_repair.backfill import BackfillCommit, BackfillRequest, BackfillSummary
@@ -106,7 +107,10 @@ def of_target(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.group()
 def feed() -> None:
-    """Pause, resume, stop or change a feed, by NAME or PIPELINE."""
+    """Pause, resume, stop or change a feed, by NAME or PIPELINE; rehearse a changed file."""
+
+
+feed.add_command(rehearse)
 
 
 @feed.command()
