@@ -33,7 +33,6 @@ COMMANDS: dict[str, CliCommand] = {
     "status": _core("status:status", "Show whether feeds run, and the lag of feeds or of a group.", "watch"),
     "verify": _core("verify:verify", "Prove that each record has landed once.", "look"),
     "offsets": _core("offsets:offsets", "Show a feed's offsets, and move the feed.", "repair"),
-    "completion": _core("completion:completion", "Complete commands and options in bash, zsh or fish.", "servers"),
 }
 
 # After a signal, these commands complete their current work and exit with status 0.

@@ -17,7 +17,6 @@ from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import ConfigError, LakefeedError
 from lakefeed.lazy import SparkSession
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.monitor.metrics.spark import pushing_to_spark
 from lakefeed.offsets.ranges import Partition
 from lakefeed.records.sources import SourceTopics
 
@@ -97,7 +96,6 @@ def _followers(run: FollowedRun) -> Iterator[tuple[str, Callable[[], Follower]]]
         yield entry.name, entry.load
     if not run.is_failed_start:
         yield "the lag of a paused feed", lambda: lambda run: observing_lag_while_paused(run.config, run.monitor)
-        yield "Spark's metrics", lambda: lambda run: pushing_to_spark(run.config, run.monitor, run.spark)
 
 
 def _enter(run: FollowedRun, entered: list[AbstractContextManager[None]]) -> Iterator[LakefeedError]:

@@ -32,6 +32,9 @@ COMMANDS: Mapping[str, CliCommand] = {
     "local": CliCommand(
         "lakefeed_local.local_command:local", "Start and stop servers here; examine this machine; a demo.", "servers"
     ),
+    "completion": CliCommand(
+        "lakefeed_local.completion:completion", "Complete commands and options in bash, zsh or fish.", "servers"
+    ),
     "local demo": CliCommand(
         "lakefeed_local.demo_command:demo", "Run the taxi pipeline on the embedded stack, and verify it.", "servers"
     ),

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.servers.otlp import collector, metrics_in
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[4]
 # Leave out metrics that change while the sinks are read: they have different values in two sinks.
 MOVING = ("timestamp_seconds", "running_batch")
 
@@ -27,7 +27,7 @@ def test_sparks_metric_sinks_and_an_otlp_collector_receive_the_monitors_numbers(
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Graphite) as server, collector() as (url, taken):
         threading.Thread(target=server.serve_forever, daemon=True).start()
         ports = [str(server.server_address[1]), url.rpartition(":")[2]]
-        command = [sys.executable, "-m", "tests.support.spark_sinks", str(tmp_path), *ports]
+        command = [sys.executable, "-m", "packages.observe.tests.spark_sinks", str(tmp_path), *ports]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
         server.shutdown()
     assert done.returncode == 0, done.stderr[-3000:]

@@ -9,32 +9,30 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from lakefeed.clients.spark.jvm import java
-from lakefeed.config.models import PipelineConfig
-from lakefeed.lazy import SparkSession
-from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.metrics.table import METRICS, Buckets, FeedReading, MetricSettings, label_value
+from lakefeed.operations.followers import FollowedRun
 
 SPARK_SECONDS = 5.0
 """The time between two reports to the JVM: a report takes a millisecond, and Spark's sinks read every ten seconds."""
 
 
 @contextmanager
-def pushing_to_spark(config: PipelineConfig, monitor: FeedMonitor, spark: SparkSession | None) -> Iterator[None]:
-    """Push the metrics of a run to Spark within this block; do nothing without a session.
+def follow(run: FollowedRun) -> Iterator[None]:
+    """Push the metrics of a run to Spark; do nothing without a session.
 
     ``FeedGauges`` in the driver's JVM keeps the values after the run, because Spark's sinks report once more when the
     session stops.
     """
-    gauges = java(spark).metrics.FeedGauges if spark is not None else None
+    gauges = java(run.spark).metrics.FeedGauges if run.spark is not None else None
     # A user's own session may lack lakefeed's plugin.
     if gauges is None or not gauges.isOpen():
         yield
         return
-    settings = MetricSettings.of(config)
+    settings = MetricSettings.of(run.config)
 
     def push() -> bool:
-        lines = (f"{name} {value!r}" for name, value in gauge_values(FeedReading.of(monitor, settings)).items())
-        gauges.report(gauge_part(monitor.feed), "\n".join(lines))
+        lines = (f"{name} {value!r}" for name, value in gauge_values(FeedReading.of(run.monitor, settings)).items())
+        gauges.report(gauge_part(run.monitor.feed), "\n".join(lines))
         return True
 
     with pushing("spark", push, every=SPARK_SECONDS):

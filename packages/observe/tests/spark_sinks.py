@@ -12,7 +12,7 @@ from pathlib import Path
 
 import lakefeed as lf
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.monitor.metrics.spark import gauge_values
+from lakefeed_observe.metrics.spark import gauge_values
 from lakefeed.monitor.metrics.table import FeedReading
 
 SINK = "spark.metrics.conf.*.sink"
