@@ -12,8 +12,8 @@ from pathlib import Path
 
 import lakefeed as lf
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed_observe.metrics.spark import gauge_values
 from lakefeed.monitor.metrics.table import FeedReading
+from lakefeed_observe.metrics.spark import gauge_values
 
 SINK = "spark.metrics.conf.*.sink"
 PIPELINE = """

@@ -11,10 +11,11 @@ from lakefeed.config.base import checked
 
 # SQL. Only quotes, brackets and the number of statements are checked here; Spark parses the SQL before a run.
 
-_PIECE = re.compile(
+PIECE = re.compile(
     r"""--[^\n]*|/\*|\*/|\b[rR]'[^']*'|\b[rR]"[^"]*"|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`]|``)*`|['"`()\[\];]""",
     re.DOTALL,
 )
+"""Matches a piece of SQL that matters here: a comment, a mark of one, a quoted text or name, a bracket, a semicolon."""
 _CLOSES = {")": "(", "]": "["}
 
 
@@ -24,7 +25,7 @@ def unreadable(sql: str) -> str | None:
     comments, has_statement, ended = 0, False, False
     position = 0
     while position < len(sql):
-        found = _PIECE.search(sql, position)
+        found = PIECE.search(sql, position)
         between = sql[position : found.start()] if found else sql[position:]
         if not comments and between.strip():
             if ended:
@@ -56,20 +57,6 @@ def unreadable(sql: str) -> str | None:
     if opened:
         return f"a {opened[-1]} is not closed"
     return None if has_statement else "it is empty"
-
-
-def without_texts(sql: str) -> str:
-    """Replace comments, quoted texts and quoted names in a statement by blanks."""
-    parts: list[str] = []
-    comments, position = 0, 0
-    while (found := _PIECE.search(sql, position)) is not None:
-        if not comments:
-            parts.append(sql[position : found.start()])
-        comments += (found[0] == "/*") - (found[0] == "*/" and comments > 0)
-        # Inside a comment, a quote begins no text.
-        position = found.start() + 1 if comments and found[0] != "/*" else found.end()
-        parts.append(found[0] if len(found[0]) == 1 and not comments else " ")
-    return "".join([*parts, "" if comments else sql[position:]])
 
 
 def _require_sql(sql: str) -> None:

@@ -6,7 +6,7 @@ import json
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise, zip_longest
 from typing import Any, TypeVar
@@ -210,7 +210,7 @@ def union(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
 
 def difference(ranges: Iterable[OffsetRange], taken: Iterable[OffsetRange]) -> list[OffsetRange]:
     """Remove the offsets of ``taken`` from ``ranges``; return a ``union``."""
-    cuts = _group(union(taken))
+    cuts = ranges_by_partition(union(taken))
     left: list[OffsetRange] = []
     for span in union(ranges):
         at = span.start
@@ -233,7 +233,7 @@ class Offsets:
     """A set of offsets with a fast test for one offset."""
 
     def __init__(self, ranges: Iterable[OffsetRange]) -> None:
-        self._ranges = _group(union(ranges))
+        self._ranges = ranges_by_partition(union(ranges))
 
     def has(self, topic: str, partition: int, offset: int) -> bool:
         here = self._ranges.get((topic, partition), [])
@@ -243,7 +243,7 @@ class Offsets:
 
 def overlapping(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, OffsetRange] | None:
     """Return two ranges that share an offset; None if no two ranges overlap."""
-    for here in _group(ranges).values():
+    for here in ranges_by_partition(ranges).values():
         for first, second in pairwise(here):
             if second.start < first.end:
                 return first, second
@@ -252,32 +252,13 @@ def overlapping(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, OffsetRange
 
 def layers(ranges: Iterable[OffsetRange]) -> list[list[OffsetRange]]:
     """Divide ranges into lists with at most one range per partition, as Spark's Kafka source requires."""
-    return [[span for span in layer if span is not None] for layer in zip_longest(*_group(ranges).values())]
+    return [
+        [span for span in layer if span is not None] for layer in zip_longest(*ranges_by_partition(ranges).values())
+    ]
 
 
-def portions(ranges: Iterable[OffsetRange], size: int) -> Iterator[list[OffsetRange]]:
-    """Cut ranges into portions of at most ``size`` offsets, and of at most one range per partition."""
-    queues = {key: here[::-1] for key, here in _group(union(ranges)).items()}
-    while queues:
-        room, portion = size, []
-        # Begin with the shortest ranges: longer ranges then share the room that short ranges leave.
-        shortest_first = sorted(queues, key=lambda key: queues[key][-1].records)
-        for left, key in zip(range(len(queues), 0, -1), shortest_first, strict=True):
-            first = queues[key][-1]
-            count = min(first.records, -(-room // left))
-            if not count:
-                continue
-            room -= count
-            middle = first.start + count
-            portion.append(first.cut(first.start, middle))
-            queues[key].pop()
-            if middle < first.end:
-                queues[key].append(first.cut(middle, first.end))
-        queues = {key: queue for key, queue in queues.items() if queue}
-        yield sorted(portion)
-
-
-def _group(ranges: Iterable[OffsetRange]) -> dict[Partition, list[OffsetRange]]:
+def ranges_by_partition(ranges: Iterable[OffsetRange]) -> dict[Partition, list[OffsetRange]]:
+    """Return the ranges that have records, sorted, by their partitions."""
     groups: dict[Partition, list[OffsetRange]] = defaultdict(list)
     for span in sorted(ranges):
         if span.records:

@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
-from lakefeed.clients.kafka.groups import group_names, group_offsets, groups_with_members
+from confluent_kafka import ConsumerGroupState, KafkaException
+
+from lakefeed.clients.kafka.groups import group_names, group_offsets, group_states
 from lakefeed.config.sources import KafkaSource
-from lakefeed.errors import ConfigError, ResourceMissing
+from lakefeed.errors import ConfigError, ResourceMissing, Unreachable
 from lakefeed.offsets.ranges import Partition
 
 Tool: TypeAlias = Literal["spark-checkpoint", "group", "iceberg-connect", "hudi", "s3-files"]
@@ -84,9 +86,21 @@ def read_group(source: KafkaSource, group: str) -> OtherPosition:
 
 def require_no_members(source: KafkaSource, groups: Sequence[str], *, purpose: str) -> None:
     """Refuse groups with members: members move the offsets, and the broker accepts offsets from members only."""
-    if busy := groups_with_members(source, groups):
+    if busy := _with_members(source, groups):
         raise ConfigError(
             f"the consumer group {busy[0]} has members: its client still runs",
             where=source.bootstrap_servers,
             hint=f"stop the client, wait for its session.timeout.ms, and {purpose} again",
         )
+
+
+def _with_members(source: KafkaSource, groups: Sequence[str]) -> list[str]:
+    """Return those of the given groups that have members now; raise Unreachable if the broker does not answer."""
+    try:
+        states = group_states(source)
+    except (KafkaException, TimeoutError) as error:
+        what = f"the broker does not return the members of the group {groups[0]}: {error or 'no answer'}"
+        hint = "check that the brokers run and that the login may list groups, then try again"
+        raise Unreachable(what, where=source.bootstrap_servers, hint=hint) from None
+    without = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
+    return [group for group in groups if states.get(group, ConsumerGroupState.DEAD) not in without]

@@ -11,7 +11,7 @@ from lakefeed.clients.kafka.topics import TopicDescription, partitions_of
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import CheckpointMismatch, ConfigError
 from lakefeed.offsets.ranges import OffsetRange, Partition
-from lakefeed.operations.verify.row_offsets import OFFSET, PARTITION, TOPIC, scan_row_spans
+from lakefeed.operations.verify.row_offsets import OFFSET, PARTITION, TOPIC, database, load, load_positions
 from lakefeed_adopt.position import OtherPosition
 
 if TYPE_CHECKING:
@@ -21,6 +21,14 @@ if TYPE_CHECKING:
 MOST_SHOWN = 5
 QUERY, EPOCH = "spark.sql.streaming.queryId", "spark.sql.streaming.epochId"
 """Keys in the summaries of snapshots that Iceberg's streaming sink has committed."""
+
+_SPANS = """
+SELECT p.topic, p.part, count(*), min(position), max(position),
+       count(DISTINCT position) FILTER (position >= r.first AND position < r.last),
+       count(*) FILTER (position >= r.first AND position < r.last), count(*) FILTER (position >= r.last)
+FROM positions p JOIN reached r ON p.topic = r.topic AND p.part = r.part
+GROUP BY p.topic, p.part
+"""
 
 
 @dataclass(frozen=True)
@@ -144,7 +152,7 @@ def _has_rows(
     source: KafkaSource,
 ) -> bool:
     """Return whether the table has the rows of a batch; refuse a table that has only some of the rows."""
-    found = scan_row_spans(columns, planned)
+    found = _row_spans(columns, planned)
     there = {span: found[span.key].offsets if span.key in found else 0 for span in planned}
     if not any(there.values()):
         return False
@@ -169,8 +177,40 @@ def behind_rows(
 ) -> dict[Partition, int]:
     """Return the offset after each partition's last row; without a row, the offset of the partition's first record."""
     there = partitions_of(topics)
-    found = scan_row_spans(columns, [OffsetRange(*key, 0, 0) for key in offsets])
+    found = _row_spans(columns, [OffsetRange(*key, 0, 0) for key in offsets])
     return {key: found[key].last + 1 if key in found else there[key].start_offset for key in offsets}
+
+
+@dataclass(frozen=True)
+class _RowSpan:
+    """The offsets of the rows of one partition: the number of rows, and their lowest and highest offset.
+
+    Attributes:
+        offsets: the number of different offsets within the requested range.
+        rows_within: the number of rows within the requested range.
+        beyond: the number of rows at or after the end of the requested range.
+    """
+
+    rows: int
+    first: int
+    last: int
+    offsets: int
+    rows_within: int
+    beyond: int
+
+
+def _row_spans(columns: RowColumns, ranges: Sequence[OffsetRange]) -> dict[Partition, _RowSpan]:
+    """Summarize the offsets in the rows by partition; ``ranges`` has a range for each partition.
+
+    Reads three columns, and spills to disk.
+    """
+    if not ranges:
+        return {}
+    with database() as connection:
+        load_positions(connection, columns, sorted({span.topic for span in ranges}))
+        bounds = [(span.topic, span.partition, span.start, span.end) for span in ranges]
+        load(connection, "reached", ("first", "last"), bounds)
+        return {(topic, part): _RowSpan(*counts) for topic, part, *counts in connection.execute(_SPANS).fetchall()}
 
 
 @dataclass(frozen=True)
@@ -201,7 +241,7 @@ def check_rows(
     """
     there = partitions_of(topics)
     starts = {key: min(there[key].start_offset if key in there else 0, at) for key, at in offsets.items()}
-    found = scan_row_spans(columns, [OffsetRange(*key, starts[key], at) for key, at in offsets.items()])
+    found = _row_spans(columns, [OffsetRange(*key, starts[key], at) for key, at in offsets.items()])
     faults: list[str] = []
     notes: list[str] = []
     sparse: dict[OffsetRange, int] = {}

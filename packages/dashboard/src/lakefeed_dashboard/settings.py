@@ -12,7 +12,7 @@ from pydantic import Field, SecretStr
 
 from lakefeed.config.base import ConfigProblem, Model, checked, raise_problems, spelled
 from lakefeed.config.blocks import Block
-from lakefeed.config.sql import Sql, without_texts
+from lakefeed.config.sql import PIECE, Sql
 from lakefeed.config.values import Identifier, Period, TableName, seconds_of
 
 Role = Literal["viewer", "operator"]
@@ -109,6 +109,20 @@ LEAST_SECONDS = {"view": 1, "sql": 5, "table": 10}
 """Least seconds between queries: a view costs milliseconds of the driver, a table costs S3 requests."""
 _READS = re.compile(r"[\s(]*(SELECT|WITH|FROM|VALUES|TABLE)\b", re.IGNORECASE)
 _WRITES = re.compile(r"\b(INSERT\s+(?:INTO|OVERWRITE)|SELECT\s+TRANSFORM|EXECUTE\s+IMMEDIATE)\b", re.IGNORECASE)
+
+
+def without_texts(sql: str) -> str:
+    """Replace comments, quoted texts and quoted names in a statement by blanks."""
+    parts: list[str] = []
+    comments, position = 0, 0
+    while (found := PIECE.search(sql, position)) is not None:
+        if not comments:
+            parts.append(sql[position : found.start()])
+        comments += (found[0] == "/*") - (found[0] == "*/" and comments > 0)
+        # Inside a comment, a quote begins no text.
+        position = found.start() + 1 if comments and found[0] != "/*" else found.end()
+        parts.append(found[0] if len(found[0]) == 1 and not comments else " ")
+    return "".join([*parts, "" if comments else sql[position:]])
 
 
 def _require_query(sql: str) -> None:

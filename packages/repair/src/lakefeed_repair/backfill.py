@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from functools import partial
@@ -29,7 +29,15 @@ from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.outcomes import ZERO, Counts, total
 from lakefeed.ledger.snapshot_summary import Backfill, adopted_offsets
 from lakefeed.messages.printable import ReadableResult, counted
-from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition, difference, intersection, portions, union
+from lakefeed.offsets.ranges import (
+    OffsetRange,
+    OffsetRanges,
+    Partition,
+    difference,
+    intersection,
+    ranges_by_partition,
+    union,
+)
 from lakefeed.records.sources import read_batch
 from lakefeed.sinks.dead_letters.store import BACKFILLS, BackfillOrigin
 
@@ -336,3 +344,25 @@ def _require_committed(ranges: Sequence[OffsetRange], ends: Mapping[Partition, i
         if span.end > end:
             what = f"the feed has committed {name} up to {end} and reads the later records itself"
             raise ConfigError(what, where=f"range {span}", hint=f"end the range at {end}")
+
+
+def portions(ranges: Iterable[OffsetRange], size: int) -> Iterator[list[OffsetRange]]:
+    """Cut ranges into portions of at most ``size`` offsets, and of at most one range per partition."""
+    queues = {key: here[::-1] for key, here in ranges_by_partition(union(ranges)).items()}
+    while queues:
+        room, portion = size, []
+        # Begin with the shortest ranges: longer ranges then share the room that short ranges leave.
+        shortest_first = sorted(queues, key=lambda key: queues[key][-1].records)
+        for left, key in zip(range(len(queues), 0, -1), shortest_first, strict=True):
+            first = queues[key][-1]
+            count = min(first.records, -(-room // left))
+            if not count:
+                continue
+            room -= count
+            middle = first.start + count
+            portion.append(first.cut(first.start, middle))
+            queues[key].pop()
+            if middle < first.end:
+                queues[key].append(first.cut(middle, first.end))
+        queues = {key: queue for key, queue in queues.items() if queue}
+        yield sorted(portion)

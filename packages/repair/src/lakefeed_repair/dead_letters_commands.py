@@ -26,11 +26,11 @@ from lakefeed.cli.options import (
 )
 from lakefeed.cli.output import emit
 from lakefeed.clients.spark.session import log_path
-from lakefeed.errors import ResourceMissing
+from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.messages.printable import counted, printable
 
 if TYPE_CHECKING:
-    from lakefeed.sinks.dead_letters.store import DeadLetterFilter
+    from lakefeed.sinks.dead_letters.store import DeadLetterFilter, DeadLetterReader
 
 PAGE = "dead-letters"
 
@@ -91,7 +91,7 @@ def list_(pipeline: Path, overrides: tuple[str, ...], limit: int, **chosen: Any)
 @output_option
 def show(position: str, pipeline: Path, value_file: Path | None, topic: str | None, overrides: tuple[str, ...]) -> None:
     """Show the whole letter at POSITION, [TOPIC:]PARTITION:OFFSET."""
-    from lakefeed.sinks.dead_letters.store import DeadLetterFilter, find_one
+    from lakefeed.sinks.dead_letters.store import DeadLetterFilter
 
     declared = lakefeed.Pipeline.from_file(pipeline, overrides=overrides, to_run=False)
     choice = DeadLetterFilter.at(declared.config.name, position)
@@ -99,7 +99,7 @@ def show(position: str, pipeline: Path, value_file: Path | None, topic: str | No
     if declared.config.has_many_tables:
         declared = one_part_of(declared, choice.topic)
         choice = replace(choice, feed=declared.config.name)
-    letter = find_one(declared.feed.dead_letters(), choice)
+    letter = _find_one(declared.feed.dead_letters(), choice)
     if value_file is not None:
         value_file.write_bytes(letter["value"] or b"")
 
@@ -244,3 +244,19 @@ def _jsonable(letter: dict[str, Any]) -> dict[str, Any]:
         "value_base64": encoded(letter["value"]),
         "headers": [{"key": header["key"], "value_base64": encoded(header["value"])} for header in headers],
     }
+
+
+def _find_one(reader: DeadLetterReader, choice: DeadLetterFilter) -> dict[str, Any]:
+    """Return the only letter at a position, with key, value and headers; raise an error for none or several."""
+    letters = reader.find(choice, whole=True)
+    if not letters:
+        raise ResourceMissing(
+            f"feed '{choice.feed}' has no dead letter at partition {choice.partition}, offset {choice.offset}",
+            where=f"{reader.kind} {reader.name}",
+            hint="lakefeed dead-letters list shows the letters that it has",
+        )
+    topics = sorted({letter["topic"] for letter in letters})
+    if len(topics) > 1:
+        what, hint = "several topics have a dead letter at this position", "write TOPIC:PARTITION:OFFSET"
+        raise ConfigError(what, where=", ".join(topics), hint=hint)
+    return letters[0]

@@ -84,24 +84,13 @@ def _committed(consumer: Consumer, requested: list[TopicPartition]) -> list[Topi
 def group_names(source: KafkaSource) -> list[str]:
     """Return the sorted names of the cluster's consumer groups; an empty list if the request fails."""
     try:
-        return sorted(_group_states(source))
+        return sorted(group_states(source))
     except (KafkaException, TimeoutError):
         return []
 
 
-def groups_with_members(source: KafkaSource, groups: Sequence[str]) -> list[str]:
-    """Return those of the given groups that have members now; raise Unreachable if the broker does not answer."""
-    try:
-        states = _group_states(source)
-    except (KafkaException, TimeoutError) as error:
-        what = f"the broker does not return the members of the group {groups[0]}: {error or 'no answer'}"
-        hint = "check that the brokers run and that the login may list groups, then try again"
-        raise Unreachable(what, where=source.bootstrap_servers, hint=hint) from None
-    without = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
-    return [group for group in groups if states.get(group, ConsumerGroupState.DEAD) not in without]
-
-
-def _group_states(source: KafkaSource) -> dict[str, ConsumerGroupState]:
+def group_states(source: KafkaSource) -> dict[str, ConsumerGroupState]:
+    """Return the states of the cluster's consumer groups by name; raise the client's error if the request fails."""
     # List all groups: a request to describe one group could crash librdkafka (see ``group_offsets``).
     admin = AdminClient(client_settings(source), logger=SILENCE)
     listed = admin.list_consumer_groups(request_timeout=TIMEOUT_SECONDS).result(TIMEOUT_SECONDS + 2)

@@ -18,11 +18,6 @@ from lakefeed.offsets.ranges import OffsetRange, Partition
 
 POLL_SECONDS = 0.2
 MOST_AT_ONCE = 1_000
-WIDER = 4
-"""The factor by which ``last_offsets`` widens a window of offsets that has too few records."""
-
-Spans = Mapping[Partition, tuple[int, int]]
-"""The first offset and the end offset of each partition."""
 
 
 @dataclass(frozen=True)
@@ -71,33 +66,6 @@ def read_ranges(
                     yield _record(message)
                 if message.offset() + 1 >= ends[key] or (most is not None and yielded[key] >= most[key]):
                     left.discard(key)
-
-
-def last_offsets(source: KafkaSource, spans: Spans, most: Mapping[Partition, int]) -> dict[Partition, list[int]]:
-    """Return the offsets of the partitions' last records in order, at most ``most`` per partition.
-
-    First, a window of offsets before a partition's end is read. If compaction or transactions have left too few records
-    in the window, a wider window before the first is read, and so on.
-    """
-    found: dict[Partition, list[int]] = {key: [] for key in most}
-    before = {key: spans[key][1] for key in most}
-    widths = dict(most)
-    while True:
-        windows = [
-            OffsetRange(*key, max(spans[key][0], before[key] - widths[key]), before[key])
-            for key, count in most.items()
-            if len(found[key]) < count and before[key] > spans[key][0]
-        ]
-        if not windows:
-            return found
-        read: dict[Partition, list[int]] = {window.key: [] for window in windows}
-        for record in read_ranges(source, windows):
-            read[record.topic, record.partition].append(record.offset)
-        for window in windows:
-            key = window.key
-            found[key] = (read[key] + found[key])[-most[key] :]
-            before[key] = window.start
-            widths[key] *= WIDER
 
 
 def follow(source: KafkaSource, starts: Mapping[Partition, int]) -> Iterator[list[Record]]:

@@ -63,15 +63,6 @@ ORDER BY ALL
 """
 
 
-_SPANS = """
-SELECT p.topic, p.part, count(*), min(position), max(position),
-       count(DISTINCT position) FILTER (position >= r.first AND position < r.last),
-       count(*) FILTER (position >= r.first AND position < r.last), count(*) FILTER (position >= r.last)
-FROM positions p JOIN reached r ON p.topic = r.topic AND p.part = r.part
-GROUP BY p.topic, p.part
-"""
-
-
 @dataclass(frozen=True, order=True)
 class Letter:
     """A dead letter's position, and the id of the replay that has marked it."""
@@ -101,24 +92,6 @@ class RowCoverage:
     outside: int = 0
     repeated: tuple[tuple[int, int], ...] = ()
     absent: tuple[tuple[int, int], ...] = ()
-
-
-@dataclass(frozen=True)
-class RowSpan:
-    """The offsets of the rows of one partition: the number of rows, and their lowest and highest offset.
-
-    Attributes:
-        offsets: the number of different offsets within the requested range.
-        rows_within: the number of rows within the requested range.
-        beyond: the number of rows at or after the end of the requested range.
-    """
-
-    rows: int
-    first: int
-    last: int
-    offsets: int
-    rows_within: int
-    beyond: int
 
 
 @dataclass(frozen=True)
@@ -159,13 +132,13 @@ def scan_row_offsets(
         begins: by partition, the offset below which a row outside the spans may come from an expired commit.
         letters: the dead letters, whose offsets have no rows.
     """
-    with _database() as connection:
-        _load_positions(connection, stored, sorted(topics))
-        _load(connection, "begins", ("first",), [(*key, first) for key, first in begins.items()])
+    with database() as connection:
+        load_positions(connection, stored, sorted(topics))
+        load(connection, "begins", ("first",), [(*key, first) for key, first in begins.items()])
         ranges = [(span.topic, span.partition, span.start, span.end) for span in spans]
-        _load(connection, "spans", ("first", "last"), ranges)
+        load(connection, "spans", ("first", "last"), ranges)
         positions = [(letter.topic, letter.partition, letter.offset) for letter in letters]
-        _load(connection, "letters", ("position",), positions)
+        load(connection, "letters", ("position",), positions)
         connection.execute(_PLACES)
         repeated, absent = _examples(connection, _REPEATED), _examples(connection, _ABSENT)
         counted = {
@@ -178,26 +151,12 @@ def scan_row_offsets(
     }
 
 
-def scan_row_spans(stored: StoredRows, ranges: Sequence[OffsetRange]) -> dict[Partition, RowSpan]:
-    """Summarize the offsets in the rows by partition; ``ranges`` has a range for each partition.
-
-    Reads three columns, and spills to disk.
-    """
-    if not ranges:
-        return {}
-    with _database() as connection:
-        _load_positions(connection, stored, sorted({span.topic for span in ranges}))
-        bounds = [(span.topic, span.partition, span.start, span.end) for span in ranges]
-        _load(connection, "reached", ("first", "last"), bounds)
-        return {(topic, part): RowSpan(*counts) for topic, part, *counts in connection.execute(_SPANS).fetchall()}
-
-
 def count_keyed_rows(rows: IcebergRows, keys: Sequence[str]) -> tuple[int, tuple[tuple[str, int], ...]]:
     """Return a table's number of rows, and the first keys with several rows; read only the key columns."""
     names = {name.lower(): name for name in rows.columns}
     columns = [names[key.lower()] for key in keys]
     listed = ", ".join('"' + column.replace('"', '""') + '"' for column in columns)
-    with _database() as connection:
+    with database() as connection:
         connection.register("rows", rows.read(columns))
         connection.execute(f"CREATE TABLE keyed AS SELECT {listed} FROM rows")  # noqa: S608
         [(count,)] = connection.execute("SELECT count(*) FROM keyed").fetchall()
@@ -209,7 +168,7 @@ def count_keyed_rows(rows: IcebergRows, keys: Sequence[str]) -> tuple[int, tuple
 
 
 @contextmanager
-def _database() -> Iterator[Any]:
+def database() -> Iterator[Any]:
     """Open a DuckDB database in a temporary folder, so that it can spill to disk."""
     try:
         import duckdb
@@ -222,7 +181,8 @@ def _database() -> Iterator[Any]:
         yield connection
 
 
-def _load_positions(connection: Any, stored: StoredRows, topics: list[str]) -> None:
+def load_positions(connection: Any, stored: StoredRows, topics: list[str]) -> None:
+    """Read the offsets of the rows of these topics into the table ``positions``."""
     columns, existing = [TOPIC, PARTITION, OFFSET], stored.columns
     if len(topics) == 1 and TOPIC not in existing:
         columns.remove(TOPIC)
@@ -242,7 +202,8 @@ def _load_positions(connection: Any, stored: StoredRows, topics: list[str]) -> N
     )
 
 
-def _load(connection: Any, name: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
+def load(connection: Any, name: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
+    """Create a table with topic, partition and these columns of numbers, and fill it."""
     named = ", ".join(f"{column} BIGINT" for column in columns)
     connection.execute(f"CREATE TABLE {name} (topic VARCHAR, part INTEGER, {named})")
     if rows:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol, TypeAlias
 
 from lakefeed.clients.spark.errors import BAD_TIMESTAMP_PATTERN
-from lakefeed.errors import ConfigError, ResourceMissing
+from lakefeed.errors import ConfigError
 from lakefeed.lazy import DataFrame, sf
 from lakefeed.ledger.snapshot_summary import BATCH_ID, FEED, RANGES, Commit
 from lakefeed.messages.printable import unescaped
@@ -149,22 +149,6 @@ def kinds(letters: Sequence[dict[str, Any]]) -> list[Kind]:
         first, last = min(times, default=None), max(times, default=None)
         kinds.append(Kind(reason, len(alike), first, last, position_of(alike[0])))
     return kinds
-
-
-def find_one(reader: DeadLetterReader, choice: DeadLetterFilter) -> dict[str, Any]:
-    """Return the only letter at a position, with key, value and headers; raise an error for none or several."""
-    letters = reader.find(choice, whole=True)
-    if not letters:
-        raise ResourceMissing(
-            f"feed '{choice.feed}' has no dead letter at partition {choice.partition}, offset {choice.offset}",
-            where=f"{reader.kind} {reader.name}",
-            hint="lakefeed dead-letters list shows the letters that it has",
-        )
-    topics = sorted({letter["topic"] for letter in letters})
-    if len(topics) > 1:
-        what, hint = "several topics have a dead letter at this position", "write TOPIC:PARTITION:OFFSET"
-        raise ConfigError(what, where=", ".join(topics), hint=hint)
-    return letters[0]
 
 
 def position_of(letter: dict[str, Any]) -> str:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakefeed.config.models import PipelineConfig
-from lakefeed.config.sql import without_texts
 from lakefeed.config.transform import Transform
 from lakefeed.messages.redaction import redacted
 from lakefeed.monitor.feed_monitor import FeedMonitor
+from lakefeed_dashboard.settings import without_texts
 
 SECONDS = 60.0
 """A rate is the average of this many seconds."""

@@ -7,12 +7,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from lakefeed.clients.kafka.records import Record, Spans, last_offsets, read_ranges
+from lakefeed.clients.kafka.records import Record, read_ranges
 from lakefeed.clients.kafka.selection import ago, is_ago, moment, topics_of
 from lakefeed.clients.kafka.topics import PartitionDescription, Topics, partitions_of
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.offsets.ranges import OffsetRange, Partition
+
+_WIDER = 4
+"""The factor by which ``_last_offsets`` widens a window of offsets that has too few records."""
+
+Spans = Mapping[Partition, tuple[int, int]]
+"""The first offset and the end offset of each partition."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +66,7 @@ def following_starts(source: KafkaSource, place: TopicPlace, *, last: int) -> di
     if not last:
         return {key: part.end_offset for key, part in parts.items()}
     spans = {key: (part.start_offset, part.end_offset) for key, part in parts.items()}
-    newest = last_offsets(source, spans, dict.fromkeys(spans, last))
+    newest = _last_offsets(source, spans, dict.fromkeys(spans, last))
     # If no record is visible yet, begin at the partition's start, because an open transaction may still commit records.
     return {key: offsets[0] if offsets else spans[key][0] for key, offsets in newest.items()}
 
@@ -74,7 +80,7 @@ def _newest_starts(source: KafkaSource, spans: Spans, *, most: int, each: int) -
         requested = {key: share for key, share in shares.items() if share > len(found[key])}
         if not requested:
             return {key: found[key][-share] if share else spans[key][1] for key, share in shares.items()}
-        for key, offsets in last_offsets(source, spans, requested).items():
+        for key, offsets in _last_offsets(source, spans, requested).items():
             found[key] = offsets
             if len(offsets) < requested[key]:
                 held[key] = len(offsets)
@@ -172,3 +178,30 @@ def fair_shares(held: Mapping[Partition, int], most: int) -> dict[Partition, int
         shares[key] = min(held[key], -(-left // (len(ascending) - at)))
         left -= shares[key]
     return shares
+
+
+def _last_offsets(source: KafkaSource, spans: Spans, most: Mapping[Partition, int]) -> dict[Partition, list[int]]:
+    """Return the offsets of the partitions' last records in order, at most ``most`` per partition.
+
+    First, a window of offsets before a partition's end is read. If compaction or transactions have left too few records
+    in the window, a wider window before the first is read, and so on.
+    """
+    found: dict[Partition, list[int]] = {key: [] for key in most}
+    before = {key: spans[key][1] for key in most}
+    widths = dict(most)
+    while True:
+        windows = [
+            OffsetRange(*key, max(spans[key][0], before[key] - widths[key]), before[key])
+            for key, count in most.items()
+            if len(found[key]) < count and before[key] > spans[key][0]
+        ]
+        if not windows:
+            return found
+        read: dict[Partition, list[int]] = {window.key: [] for window in windows}
+        for record in read_ranges(source, windows):
+            read[record.topic, record.partition].append(record.offset)
+        for window in windows:
+            key = window.key
+            found[key] = (read[key] + found[key])[-most[key] :]
+            before[key] = window.start
+            widths[key] *= _WIDER

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from lakefeed.config.secrets import plain
 from lakefeed.config.values import seconds_of
 from lakefeed.errors import MissingExtra
-from lakefeed_observe.metrics.spark import pushing
 from lakefeed.monitor.metrics.table import METRICS, Buckets, FeedReading, Metric, MetricSettings, label_value
 from lakefeed.operations.followers import FollowedRun
+from lakefeed_observe.metrics.spark import pushing
 from lakefeed_observe.otlp.settings import Otlp
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from pydantic import ValidationError
 from lakefeed.config.secrets import SecretText
 from lakefeed.feed.progress import FinishedBatch
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed_observe.metrics.spark import LAST_SECONDS, pushing
 from lakefeed.monitor.metrics.table import FeedReading
 from lakefeed.offsets.ranges import OffsetRange
+from lakefeed_observe.metrics.spark import LAST_SECONDS, pushing
 from lakefeed_observe.otlp.collector import OtlpMetrics
 from lakefeed_observe.otlp.settings import Otlp
 from tests.support.clock import until

@@ -11,8 +11,8 @@ from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import MissingExtra
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed_observe.metrics.spark import LAST_SECONDS
 from lakefeed.operations.followers import FollowedRun
+from lakefeed_observe.metrics.spark import LAST_SECONDS
 from lakefeed_observe.otlp.collector import follow
 from tests.support.pipeline_text import feed_config
 from tests.support.servers.otlp import collector, metrics_in
