@@ -524,6 +524,20 @@ def test_the_smallest_number_in_order_by_is_older_than_the_next_one(upserting: S
     assert upserts.rows("id, v") == [(1, "x"), (2, "z")]
 
 
+def test_of_two_changes_with_equal_times_the_one_of_the_later_partition_is_newer(upserting: SparkSession) -> None:
+    upserts = Upserts(upserting, {"order_by": ["at0"], "on_delete": "mark"}, times=["n"])
+    feed = Feed(upserts, 0, partitions=2, times=[lambda number: number])
+    feed.ends = [20, 10]
+    changes: list[list[Change]] = [[(key, "a@1", f"{offset}", part, offset + key) for key in range(10)]
+                                   for part, offset in ((0, 10), (1, 0), (0, 20), (1, 10))]  # fmt: skip
+    feed._write([10, 0], [*changes[0], *changes[1]])
+    feed.check()
+    feed.ends = [30, 20]
+    feed._write([20, 10], [*changes[2], *changes[3][:5]])
+    feed.check()
+    assert upserts.table.merges_because is None
+
+
 def test_a_batch_of_old_changes_adds_no_file_to_the_table(upserting: SparkSession) -> None:
     upserts = Upserts(upserting, {"order_by": ["at0"], "on_delete": "mark"}, times=["n"])
     upserts.land(0, 2, [(1, "a@3", "x", 0, 0), (2, "a@4", "y", 0, 1)])

@@ -125,13 +125,13 @@ BY_THE_INDEX_OF_KEYS = (
                 "the partition does not decide between equal times in a batch",
                 "IndexedBatch",
                 "if (compared == 0 && width > 0) {",
-                INDEX + "table_equals_the_model_after_compaction_deletes_and_foreign_rows",
+                INDEX + "of_two_changes_with_equal_times_the_one_of_the_later_partition_is_newer",
             ),
             (
                 "the partition does not decide between a change and a row with equal times",
                 "IndexedBatch",
                 "if (compared == 0 && isOrdered() && stored != KeyEntries.NO_PARTITION) {",
-                INDEX + "table_equals_the_model_after_compaction_deletes_and_foreign_rows",
+                INDEX + "of_two_changes_with_equal_times_the_one_of_the_later_partition_is_newer",
             ),
             (
                 "the value -2^63 of order_by counts as null",

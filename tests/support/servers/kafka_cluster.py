@@ -62,7 +62,10 @@ class Node(Kafka):
             "controller.quorum.voters": f"{_CONTROLLER}@{controller}",
             "unclean.leader.election.enable": "true",
             "unclean.leader.election.interval.ms": "1000",
-            "broker.session.timeout.ms": "3000",
+            # On a busy machine a broker may lose its leadership for a moment: the controller soon gives it back.
+            "leader.imbalance.check.interval.seconds": "2",
+            "leader.imbalance.per.broker.percentage": "0",
+            "broker.session.timeout.ms": "5000",
             "broker.heartbeat.interval.ms": "500",
             "replica.lag.time.max.ms": "3000",
             "controlled.shutdown.enable": "true",
@@ -91,7 +94,7 @@ class Cluster:
         new = NewTopic(name, num_partitions=len(assignments), replica_assignment=assignments)
         admin = self.admin()
         admin.create_topics([new])[name].result(20)
-        wait_for(f"topic {name}", lambda: self.leaders(name) == [each[0] for each in assignments], logs=str, seconds=30)
+        wait_for(f"topic {name}", lambda: self.leaders(name) == [each[0] for each in assignments], logs=str, seconds=60)
 
     def admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.addresses, "log_level": 2}, logger=SILENCE)

@@ -1,4 +1,4 @@
 """Report the runs of a feed as OpenLineage events."""
 
-PAGE = "runs"
+PAGE = "operate"
 """The documentation page that errors of this package link to."""

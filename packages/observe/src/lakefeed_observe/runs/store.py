@@ -64,7 +64,7 @@ class TraceRequests(JsonModel):
 
 
 class Trace(JsonModel):
-    """The trace of one run. docs/runs.md lists the keys; their names and meanings do not change."""
+    """The trace of one run. docs/operate.md lists the keys; their names and meanings do not change."""
 
     version: int = 1
     run: str = Field(pattern=RUN_ID.pattern)
