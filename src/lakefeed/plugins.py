@@ -38,7 +38,10 @@ OF_EXTRAS: Mapping[str, tuple[str, ...]] = {
     "dashboard": ("dashboard", "top"),
     "deploy": ("deploy", "jars"),
     "inspect": ("read", "schema"),
-    "local": ("init", "docs", "quickstart", "examples", "topics", "topics produce", "local", "local demo"),
+    "local": (
+        *("init", "docs", "quickstart", "examples", "completion"),
+        *("topics", "topics produce", "local", "local demo"),
+    ),
     "observe": ("metrics", "notify", "runs"),
     "repair": ("backfill", "feed", "offsets rewind", "dead-letters"),
     "testing": ("test",),

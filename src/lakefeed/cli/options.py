@@ -49,9 +49,6 @@ decode_option = click.option(
 )
 master_option = click.option("--master", help="Spark master.  [default: local[*]]")
 log_file_option = click.option("--log-file", type=FILE, help="Where the JVM's log goes.  [default: logs/ in the cache]")
-home_option = click.option(
-    "--home", type=FOLDER, help="Directory of the stack.  [default: LAKEFEED_HOME, or ~/.local/share/lakefeed]"
-)
 url_option = click.option(
     "--url",
     "urls",

@@ -12,13 +12,16 @@ from pathlib import Path
 import click
 from click.exceptions import Exit
 
-from lakefeed.cli.options import CommandGroup, F, home_option, output_option
+from lakefeed.cli.options import FOLDER, CommandGroup, F, output_option
 from lakefeed.cli.output import echo, emit, styled
 from lakefeed_local.part import Progress, StartStep
 from lakefeed_local.servers import DEFAULT_STORE, STORES
 from lakefeed_local.stack import Endpoints, Stack
 
 COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
+home_option = click.option(
+    "--home", type=FOLDER, help="Directory of the stack.  [default: LAKEFEED_HOME, or ~/.local/share/lakefeed]"
+)
 
 
 @click.group(cls=CommandGroup)
