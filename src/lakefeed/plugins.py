@@ -43,6 +43,7 @@ OF_EXTRAS: Mapping[str, tuple[str, ...]] = {
         *("topics", "topics produce", "local", "local demo"),
     ),
     "observe": ("metrics", "notify", "runs"),
+    "receipts": ("verify --content", "verify --statement"),
     "repair": ("backfill", "feed", "offsets rewind", "dead-letters"),
     "testing": ("test",),
     "upkeep": ("tables",),
@@ -52,6 +53,7 @@ KEYS_OF_EXTRAS: Mapping[str, tuple[str, ...]] = {
     "dashboard": ("dashboard",),
     "deploy": ("deploy",),
     "observe": ("lineage", "notify", "otlp", "runs"),
+    "receipts": ("receipts",),
     "testing": ("tests",),
     "upkeep": ("upkeep",),
 }

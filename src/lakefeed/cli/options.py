@@ -251,6 +251,10 @@ class CommandGroup(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         name = args[0] if args else ""
+        for option in args[1:]:
+            # A package adds a command for an option of a command as "verify --content".
+            if option.startswith("--") and (found := installed_commands().get(f"{name} {option}")):
+                return name, found.load(), args[1:]
         if not name.startswith("-") and name not in (known := self.list_commands(ctx)):
             if (missing := missing_command(self.whole_name(name))) is not None:
                 raise missing

@@ -244,6 +244,10 @@ class Block(Model):
         """The port that this block opens to other machines, and that a cluster must allow; 0 for any free port."""
         return None
 
+    def table(self, kind: Any) -> Any:
+        """Return the class of the feed's Iceberg table, or one in its place that adds to the feed's commits."""
+        return kind
+
 
 class PipelineBlocks(Model):
     """All blocks of a pipeline, each valid by itself."""
@@ -386,7 +390,6 @@ class PipelineBlocks(Model):
 
     @property
     def table_rules(self) -> Tables:
-        """The block ``tables``, or its defaults."""
         return self.tables or Tables()
 
     @property
@@ -411,7 +414,6 @@ class PipelineBlocks(Model):
 
     @property
     def has_many_tables(self) -> bool:
-        """Return whether each topic goes to its own table."""
         return TOPIC_MARK in (self.sink.chosen.snapshot_table or "")
 
     def connections(self, environment: Mapping[str, str]) -> Connections:

@@ -67,7 +67,6 @@ class Problem:
 
 
 def errors_of(problems: Iterable[Problem]) -> list[Problem]:
-    """Return the problems that are not warnings."""
     return [problem for problem in problems if problem.severity == "error"]
 
 

@@ -67,12 +67,10 @@ def is_secret(key: str, value: object) -> bool:
 
 
 def shown(settings: Mapping[str, Value]) -> dict[str, Value]:
-    """Return the settings that are public."""
     return {key: value for key, value in settings.items() if not is_secret(key, value)}
 
 
 def hidden(settings: Mapping[str, Any]) -> dict[str, SecretStr]:
-    """Return the settings that are secret."""
     return {key: SecretStr(plain(value)) for key, value in settings.items() if is_secret(key, value)}
 
 

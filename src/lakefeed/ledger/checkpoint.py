@@ -133,7 +133,6 @@ class Claim:
         self._create(name, text)
 
     def remove(self, name: str) -> None:
-        """Delete a file, if it exists."""
         self._files.delete(self._hadoop.Path(self._root, name), False)
 
     def _create(self, name: str, text: str, *, overwrite: bool = True) -> bool:
@@ -364,7 +363,6 @@ class StoredCheckpoint:
             raise self._error(error) from None
 
     def remove(self, name: str) -> None:
-        """Delete a file, if it exists."""
         try:
             self._files.delete_file(f"{self._path}/{name}")
         except FileNotFoundError:

@@ -133,7 +133,6 @@ class EntryLedger(ServerLedger):
         return next(self._entries(), None)
 
     def _entries(self) -> Iterator[_Entry]:
-        """Yield the entries, newest first."""
         last = None
         for text in self._store.entries():
             entry = _Entry(**json.loads(text))

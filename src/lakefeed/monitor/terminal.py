@@ -224,7 +224,6 @@ class LiveLine:
             self._live.update(Text(printable(text)))
 
     def print(self, text: str) -> None:
-        """Print a line that stays above the changing line."""
         self.console.print(printable(text, keep="\n\t"), markup=False, soft_wrap=True)
 
 
@@ -237,7 +236,6 @@ class ProgressView(LiveLine):
         self._records = 0
 
     def note(self, text: str) -> None:
-        """Print the title and a text as a line that stays."""
         self.print(redacted(f"{self._title}: {text}"))
 
     def batch(self, batch: FinishedBatch) -> None:

@@ -278,7 +278,6 @@ def same_sql(columns: Sequence[str]) -> list[str]:
 
 
 def name(column: str) -> str:
-    """Quote the name of a column or view."""
     return quoted((column,))
 
 

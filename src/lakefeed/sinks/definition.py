@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from lakefeed.clients.retry import PATIENCE_SECONDS
+from lakefeed.config.blocks import Block
 from lakefeed.config.connections import Connections
 from lakefeed.config.problem import Problem as Problem
 from lakefeed.config.sinks import SinkConfig
@@ -230,6 +231,7 @@ class SinkContext:
         is_transformed: whether a transform or an envelope makes the rows' columns; otherwise the columns are the
             decoded records' fields.
         unavailable: the placeholder for values that an upsert leaves unchanged in the table.
+        blocks: the blocks of packages, for the feed's own sink.
     """
 
     feed: str
@@ -242,6 +244,7 @@ class SinkContext:
     folder: Path | None = None
     is_transformed: bool = True
     unavailable: Unavailable | None = None
+    blocks: tuple[Block, ...] = ()
 
     @property
     def patience(self) -> float:

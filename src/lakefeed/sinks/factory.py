@@ -97,6 +97,7 @@ def _definition(
         folder=folder,
         unavailable=Unavailable.of_sink(config),
         is_transformed=config.transform is not None or config.decode.envelope is not None,
+        blocks=tuple(config.added_blocks.values()) if sink is config.sink else (),
     )
     jars_of(type(settings).__module__)
     kind: type[Any] = load(settings.definition, "the sink's code", where=context.place)
@@ -219,7 +220,6 @@ class FanOutSink(BaseSink):
         return getattr(self._main, "takes", {})
 
     def begin(self, reread: Reread | None) -> None:
-        """Write the records that secondary sinks have missed."""
         self._again = reread
         position = self._main.position()
         if position is None:
@@ -244,7 +244,6 @@ class FanOutSink(BaseSink):
         return self._main.take_fence()
 
     def commit_reset(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
-        """Move all sinks past records that the feed gives up."""
         self._main.commit_reset(commit, commit_id=commit_id, delete_where=delete_where)
         for side in self._sides:
             side.commit_reset(commit, commit_id=commit_id, delete_where=delete_where)

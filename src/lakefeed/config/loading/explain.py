@@ -53,7 +53,6 @@ class Detail:
 
     @classmethod
     def of(cls, detail: Any) -> Detail:
-        """Convert an entry of ``ValidationError.errors``."""
         cause = detail.get("ctx", {}).get("error")
         place = _place_of(detail["loc"])
         return cls(place=place, type=detail["type"], message=detail["msg"], input=detail["input"], cause=cause)

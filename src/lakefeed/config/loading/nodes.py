@@ -274,7 +274,6 @@ def put_block(node: Node | None, key: str, block: Node, *, root: type) -> Node |
 
 
 def leave_out(node: Node, keys: Collection[str]) -> Node:
-    """Copy a tree without these top-level keys."""
     if not isinstance(node, MappingNode):
         return node
     entries = [(key, value) for key, value in node.value if key.value not in keys]

@@ -171,7 +171,6 @@ def short_name(full: str) -> str:
 
 
 def schema_json(schema: AvroSchema) -> str:
-    """Return the schema as JSON."""
     return json.dumps(_document(schema.root, schema, set(), ""), ensure_ascii=False)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 
 from lakefeed.config.base import validated
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
@@ -37,6 +38,7 @@ class IcebergDefinition(SinkDefinition[IcebergSinkConfig]):
         kind = TABLES.get((settings.mode, context.output_mode), IcebergTable)
         if settings.routed_by is not None:
             kind = load_route("sink", where=context.place)
+        kind = reduce(lambda known, block: block.table(known), context.blocks, kind)
         plain = not context.is_transformed
         table = kind(spark, settings, feed=context.feed, evolves=context.evolves, takes_defaults=plain)
         if isinstance(table, UpsertTable):

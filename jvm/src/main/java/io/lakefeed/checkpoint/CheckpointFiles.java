@@ -28,7 +28,6 @@ public final class CheckpointFiles {
     private final FileSystem files;
     private Map<String, FileStatus> found;
 
-    /** Opens a location; sends no request yet. */
     public CheckpointFiles(String location, Configuration conf) throws IOException {
         this.root = new Path(location);
         this.files = root.getFileSystem(conf);
@@ -39,7 +38,6 @@ public final class CheckpointFiles {
         return String.join("\n", found().keySet());
     }
 
-    /** Forgets the listing, so that the next call lists the files again. */
     public void forget() {
         found = null;
     }

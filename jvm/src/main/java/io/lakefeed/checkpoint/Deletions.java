@@ -42,7 +42,6 @@ final class Deletions {
         return waiting.containsKey(key);
     }
 
-    /** Deletes an expired entry later, together with others. */
     synchronized void later(String key) throws IOException {
         waiting.put(key, true);
         if (waiting.size() >= batch) {

@@ -188,7 +188,6 @@ final class EntryOutput extends CancellableFSDataOutputStream {
         }
     }
 
-    /** Writes to S3A, and keeps a copy as long as the file is small. */
     private static final class Copy extends OutputStream {
         private final FSDataOutputStream target;
         private final int limit;

@@ -101,7 +101,6 @@ final class LogDirectory {
         kept = 0;
     }
 
-    /** Returns the content of an entry that was written or read before, or null. */
     synchronized byte[] content(String name) {
         return contents.get(name);
     }

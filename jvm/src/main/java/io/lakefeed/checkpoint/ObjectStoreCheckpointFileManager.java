@@ -53,7 +53,6 @@ public final class ObjectStoreCheckpointFileManager implements CheckpointFileMan
         }
     }
 
-    /** Sends all waiting deletes of this JVM now. */
     public static void flush() throws IOException {
         Bucket.flushAll();
     }

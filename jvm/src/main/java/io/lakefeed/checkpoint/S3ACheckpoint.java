@@ -265,7 +265,6 @@ final class S3ACheckpoint implements CheckpointFileManager {
         return false;
     }
 
-    /** Checks the store once, when Spark starts a query. */
     @Override
     public Path createCheckpointDirectory() {
         return checked(() -> {
@@ -322,7 +321,6 @@ final class S3ACheckpoint implements CheckpointFileManager {
         throw (E) failed;
     }
 
-    /** Reads a small file from memory, with the interfaces that Hadoop requires. */
     static final class EntryInput extends ByteArrayInputStream implements Seekable, PositionedReadable {
         EntryInput(byte[] content) {
             super(content);

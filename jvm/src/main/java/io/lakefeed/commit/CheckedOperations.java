@@ -87,6 +87,11 @@ final class CheckedOperations implements TableOperations {
             checkBranch(changed, snapshot, feed);
             positions.put(Ledger.POSITION + feed, Position.after(before, snapshot, feed).toJson());
         }
+        added.forEach(each -> each.summary().forEach((key, value) -> {
+            if (key.startsWith(Ledger.KEPT)) {
+                positions.put(key, value);
+            }
+        }));
         if (added.isEmpty() && landedBefore(base, changed)) {
             return;
         }

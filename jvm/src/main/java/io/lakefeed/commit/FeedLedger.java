@@ -56,7 +56,6 @@ public final class FeedLedger {
         return Spark3Util.loadIcebergTable(spark, table);
     }
 
-    /** Returns the table's properties as JSON. */
     public static String properties(Table table) throws JsonProcessingException {
         return JSON.writeValueAsString(table.properties());
     }

@@ -109,6 +109,7 @@ final class FeedTable extends BaseTable {
                         if (outcomes != null) {
                             outcomes.check();
                             update.set(Ledger.COUNTS, outcomes.toJson());
+                            outcomes.entries().forEach(update::set);
                         }
                     }
                     Uploads uploads = commits ? Uploads.beside(operations.metadataFileLocation("")) : null;

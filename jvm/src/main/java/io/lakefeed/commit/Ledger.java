@@ -70,6 +70,9 @@ final class Ledger {
     /** Key (with the feed's name) in the summary of an empty snapshot that was committed to take this fence. */
     static final String TAKEN = "lakefeed.fence-taken.";
 
+    /** Prefix of a plug-in's entries in a summary, which are properties of the table, too, because snapshots expire. */
+    static final String KEPT = "lakefeed.kept.";
+
     /** The value of the position's property after a rollback that has removed all commits of the feed. */
     static final String ROLLED_BACK = "rolled-back";
 

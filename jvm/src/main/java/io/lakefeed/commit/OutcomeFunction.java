@@ -20,7 +20,6 @@ public final class OutcomeFunction extends SqlFunction<Boolean> {
     private static final int STOP = 3;
     public static final int ROW = 0;
 
-    /** The schema id to pass for a record that has none. */
     public static final int NO_SCHEMA = -1;
 
     private final Outcomes outcomes;

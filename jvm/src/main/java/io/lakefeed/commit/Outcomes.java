@@ -16,6 +16,7 @@ import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Supplier;
 import org.apache.spark.SparkContext;
 import org.apache.spark.util.AccumulatorV2;
 
@@ -43,6 +44,8 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
     private transient String refusal;
     /** The rows that the batch's commit has added; null before it, or if the sink does not report them. */
     private transient volatile Long landed;
+
+    private transient volatile Supplier<Map<String, String>> entries = Map::of;
 
     /** The time, by {@link System#nanoTime}, when the sink was last allowed to commit; 0 if it was not allowed yet. */
     private transient volatile long allowedAt;
@@ -84,6 +87,7 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         refusal = null;
         allowedAt = 0;
         landed = null;
+        entries = Map::of;
         OPEN.put(nextCommitId, this);
     }
 
@@ -116,6 +120,15 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
     public void bound(long mostDeadLetters, double mostShare, long recordsBefore, long deadLettersBefore) {
         bounds = new ArrayList<>(bounds);
         bounds.add(new Bound(mostDeadLetters, mostShare, recordsBefore, deadLettersBefore));
+    }
+
+    /** Adds entries to the summary of the commit; they are asked for when all tasks have ended. */
+    public void describe(Supplier<Map<String, String>> ofCommit) {
+        entries = ofCommit;
+    }
+
+    Map<String, String> entries() {
+        return entries.get();
     }
 
     /** Sets the writers' schemas that the table covers; a record with another schema refuses the commit. */

@@ -26,7 +26,6 @@ final class Quiet {
         }
     }
 
-    /** Returns whether the table has a pause that this commit ends. */
     static boolean isEndedBy(TableMetadata base, List<Snapshot> added) {
         return base.properties().containsKey(PROPERTY)
                 && added.stream().anyMatch(each -> each.summary().containsKey(Ledger.FEED));

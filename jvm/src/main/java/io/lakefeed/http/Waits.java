@@ -22,7 +22,6 @@ public final class Waits {
         OWN.put(server, answer);
     }
 
-    /** Notes that no task waits for a server any more. */
     public static void ended(String server) {
         OWN.remove(server);
     }

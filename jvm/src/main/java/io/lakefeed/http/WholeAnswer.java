@@ -55,7 +55,6 @@ public final class WholeAnswer {
         }
     }
 
-    /** Collects a body up to a size. */
     private static final class Bounded implements BodySubscriber<byte[]> {
         private final CompletableFuture<byte[]> whole = new CompletableFuture<>();
         private final ByteArrayOutputStream bytes = new ByteArrayOutputStream();

@@ -70,7 +70,6 @@ final class ChangeRule implements Serializable {
         return given instanceof String text ? UTF8String.fromString(text) : given;
     }
 
-    /** Returns the error of a row whose key is null; null if the row has a key. */
     String noKey(InternalRow row) {
         for (Key key : keys) {
             if (row.isNullAt(key.column())) {

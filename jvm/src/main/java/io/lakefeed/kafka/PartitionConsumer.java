@@ -38,7 +38,6 @@ final class PartitionConsumer implements AutoCloseable {
     private static final long LAST_FETCH_NANOS = 500_000_000L;
 
     private static final LinkedHashMap<Key, PartitionConsumer> KEPT = new LinkedHashMap<>();
-    /** The number of consumers that tasks use now. */
     private static int taken;
 
     private final Key key;
@@ -136,7 +135,6 @@ final class PartitionConsumer implements AutoCloseable {
         kept.forEach(PartitionConsumer::end);
     }
 
-    /** Closes the consumer instead of keeping it. */
     @Override
     public void close() {
         synchronized (KEPT) {

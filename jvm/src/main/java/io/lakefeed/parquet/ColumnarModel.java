@@ -4,7 +4,9 @@ import java.io.IOException;
 import java.lang.reflect.Field;
 import java.nio.ByteBuffer;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
+import java.util.ServiceLoader;
 import org.apache.iceberg.FileContent;
 import org.apache.iceberg.FileFormat;
 import org.apache.iceberg.MetricsConfig;
@@ -36,7 +38,19 @@ public final class ColumnarModel implements FormatModel<InternalRow, StructType>
     /** The Spark setting that selects {@link ColumnarAppender} (true) or Iceberg's own appender (false). */
     private static final String SETTING = "spark.lakefeed.fastPath";
 
+    private static final List<RowObserver> OBSERVERS = ServiceLoader.load(
+                    RowObserver.class, ColumnarModel.class.getClassLoader())
+            .stream()
+            .map(ServiceLoader.Provider::get)
+            .toList();
+
     private final FormatModel<InternalRow, StructType> iceberg;
+
+    /** Sees the rows of data files before they are encoded. A plug-in's jar names its class in META-INF/services. */
+    public interface RowObserver {
+        /** Returns an appender that passes the rows on to {@code file}, or {@code file} itself. */
+        FileAppender<InternalRow> observe(FileAppender<InternalRow> file, Schema schema);
+    }
 
     private ColumnarModel(FormatModel<InternalRow, StructType> iceberg) {
         this.iceberg = iceberg;
@@ -142,14 +156,15 @@ public final class ColumnarModel implements FormatModel<InternalRow, StructType>
 
         @Override
         public FileAppender<InternalRow> build() throws IOException {
+            FileAppender<InternalRow> appender = null;
             if (data && !encrypted && isOn(SQLConf.get())) {
-                FileAppender<InternalRow> columnar =
-                        ColumnarFile.appender(file, schema, rows, properties, metadata, metricsConfig);
-                if (columnar != null) {
-                    return columnar;
-                }
+                appender = ColumnarFile.appender(file, schema, rows, properties, metadata, metricsConfig);
             }
-            return iceberg.build();
+            appender = appender == null ? iceberg.build() : appender;
+            for (RowObserver each : data ? OBSERVERS : List.<RowObserver>of()) {
+                appender = each.observe(appender, schema);
+            }
+            return appender;
         }
 
         @Override

@@ -131,7 +131,6 @@ abstract class PageBuffer implements Column {
         }
     }
 
-    /** Encodes the buffered rows as a page. */
     final void endPage() throws IOException {
         if (rows == 0) {
             return;

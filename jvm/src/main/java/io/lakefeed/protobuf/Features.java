@@ -57,7 +57,6 @@ record Features(Presence unlabelled, boolean delimited, boolean openEnums) {
         return label == null ? unlabelled : label;
     }
 
-    /** Returns whether a feature exists and can have this value in this place. */
     static boolean isKnown(String feature, String value, Place place) {
         Feature known = KNOWN.get(feature);
         return known != null && known.values.contains(value) && known.places.contains(place);

@@ -215,7 +215,6 @@ final class ProtoOptions {
         tokens.integer(tokens.taken("-") ? mostNegative : most);
     }
 
-    /** Checks the grammar of a service and skips it. */
     void service(ProtoScope around) {
         int line = tokens.line();
         tokens.expect("service");

@@ -129,7 +129,6 @@ public final class ProtoParser {
         return found;
     }
 
-    /** Holds the definitions between two braces. */
     private static final class Body {
         final ProtoScope scope;
         final List<Field> fields = new ArrayList<>();

@@ -16,7 +16,6 @@ import java.util.TreeMap;
  * end.
  */
 final class ProtoScope {
-    /** The largest number of a field. */
     static final int LARGEST_NUMBER = (1 << 29) - 1;
 
     /** The first of the numbers that only Protobuf's own implementation uses. */
@@ -62,7 +61,6 @@ final class ProtoScope {
         }
     }
 
-    /** Throws an error if no field can have this number. */
     static void requireFieldNumber(int number, String name, int line) {
         if (number < 1 || number > LARGEST_NUMBER || number >= FIRST_INTERNAL && number <= LAST_INTERNAL) {
             throw wrong(line, "the field " + name + " cannot have the number " + number + ": use 1 to "
@@ -118,7 +116,6 @@ final class ProtoScope {
         }
     }
 
-    /** Throws an error if a field or value has a reserved name or number. */
     void close() {
         for (Numbered each : numbered) {
             if (reservedNames.containsKey(each.name)) {

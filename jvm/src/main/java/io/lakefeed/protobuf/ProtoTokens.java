@@ -70,7 +70,6 @@ final class ProtoTokens {
         tokens.add(new Token(Kind.SYMBOL, END, line));
     }
 
-    /** Returns the error for text at which no token begins. */
     private static SchemaException unreadable(String source, int at, int line) {
         char c = source.charAt(at);
         if (c == '"' || c == '\'') {
@@ -188,7 +187,6 @@ final class ProtoTokens {
         return path.toString();
     }
 
-    /** Takes text in quotes, and joins it with all texts in quotes that follow. */
     String text() {
         if (!atText()) {
             throw expected("text in quotes");

@@ -47,7 +47,6 @@ public enum ProtoType {
         return null;
     }
 
-    /** Returns the type's name in the language. */
     public String wordOf() {
         return name().toLowerCase(Locale.ROOT);
     }

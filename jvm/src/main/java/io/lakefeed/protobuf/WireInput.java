@@ -92,7 +92,6 @@ public final class WireInput {
         return (int) tag;
     }
 
-    /** Reads a variable-length integer of up to 64 bits. */
     public long varint() {
         final byte[] source = bytes;
         final int limit = end;
@@ -112,7 +111,6 @@ public final class WireInput {
         throw new Malformed("a number of more than 10 bytes at byte " + at);
     }
 
-    /** Reads a variable-length integer with the sign in its lowest bit. */
     public long zigzag() {
         long value = varint();
         return (value >>> 1) ^ -(value & 1);

@@ -119,7 +119,6 @@ public final class DataFileSystem extends S3AFileSystem {
         }
     }
 
-    /** A stream that remembers the file's size when the upload has succeeded. */
     private final class Noted extends FSDataOutputStream {
         private final Path path;
         private boolean ended;

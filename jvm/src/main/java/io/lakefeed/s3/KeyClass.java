@@ -5,13 +5,10 @@ public enum KeyClass {
     DATA,
     /** The metadata directory of an Iceberg table: metadata files, manifests, manifest lists. */
     METADATA,
-    /** The log of offsets in a checkpoint. */
     OFFSETS,
-    /** The log of commits in a checkpoint. */
     COMMITS,
     /** {@code _spark_metadata}, the log of Spark's file sink. */
     SINK_LOG,
-    /** State stores in a checkpoint. */
     STATE,
     /** Files that a checkpoint has only once: its metadata, its sources, its owner. */
     CHECKPOINT,
@@ -21,7 +18,6 @@ public enum KeyClass {
     /** The class of a key, and the location {@code bucket/path} of the table or checkpoint that the key belongs to. */
     record Place(KeyClass keyClass, String location) {}
 
-    /** Classifies a key, or the prefix of a listing. */
     static Place place(String bucket, String key) {
         int slash = key.lastIndexOf('/');
         String name = key.substring(slash + 1);

@@ -112,7 +112,6 @@ public final class RequestMeter implements ExecutionInterceptor {
         return COUNTERS.values().stream().map(Counter::now).toList();
     }
 
-    /** Stores the newest counts of an executor, in place of its last counts. */
     public static void putExecutor(String executor, List<RequestCount> counts) {
         EXECUTORS.put(executor, counts);
     }

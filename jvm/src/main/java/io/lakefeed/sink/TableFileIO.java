@@ -172,7 +172,6 @@ public final class TableFileIO extends S3FileIO {
         }
     }
 
-    /** Writes a file, and keeps a copy of the content. */
     private static final class Copying extends PositionOutputStream {
         private final PositionOutputStream file;
         private final String location;

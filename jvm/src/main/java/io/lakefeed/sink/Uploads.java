@@ -25,7 +25,6 @@ import org.apache.iceberg.relocated.com.google.common.util.concurrent.ThreadFact
 public final class Uploads implements AutoCloseable {
     private static final ExecutorService THREADS = Executors.newCachedThreadPool(
             new ThreadFactoryBuilder().setDaemon(true).setNameFormat("lakefeed-uploads").build());
-    /** The number of commits in progress by folder. */
     private static final Map<String, Integer> OPEN = new HashMap<>();
 
     private static final Map<String, Future<?>> RUNNING = new ConcurrentHashMap<>();

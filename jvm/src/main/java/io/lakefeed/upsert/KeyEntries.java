@@ -58,7 +58,6 @@ final class KeyEntries implements Serializable {
 
     final List<String> files = new ArrayList<>();
     final List<Source> sources = new ArrayList<>();
-    /** For each source, the greatest offset. */
     long[] greatest = {};
 
     /** Why the index cannot have the rows; null if it can. */
