@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lakefeed_receipts.content import ContentProof
 
 MOST_SHOWN = 50
-A_FILE = click.Path(dir_okay=False, path_type=Path)
+A_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command("verify --content")
@@ -29,13 +29,13 @@ A_FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--offsets", multiple=True, metavar="TOPIC:PARTITION:START:END", help="Only commits with these offsets.")
 @click.option("--partition", type=click.IntRange(0), help="Only this partition of the topic.")
 @click.option("--sample", type=click.IntRange(1), metavar="N", help="Only N commits, chosen at random.")
-@click.option("--sign", "key", type=A_FILE, metavar="KEYFILE", help="Sign a statement by this Ed25519 key (PEM).")
+@click.option("--sign", "sign_by", type=A_FILE, metavar="KEYFILE", help="Sign a statement by this Ed25519 key (PEM).")
 @click.option(
     "--to", type=click.Path(dir_okay=False, writable=True, path_type=Path), help="The statement's file, with --sign."
 )
 @topic_option
 @output_option
-def content(pipeline: Path, topic: str | None, key: Path | None, to: Path | None, **chosen: Any) -> None:
+def content(pipeline: Path, topic: str | None, sign_by: Path | None, to: Path | None, **chosen: Any) -> None:
     """Prove that rows still have the values that were written, or list the differences.
 
     Needs the block receipts in the pipeline file. Reads rows with Spark, changes nothing, and may run beside the feed.
@@ -43,23 +43,23 @@ def content(pipeline: Path, topic: str | None, key: Path | None, to: Path | None
     Exit status: 0 without faults, 1 with a fault, 2 if nothing can be compared.
     """
     from lakefeed_receipts.content import verify_content
+    from lakefeed_receipts.statement import sign, signing_key
 
-    if (key is None) != (to is None):
+    if (sign_by is None) != (to is None):
         raise click.UsageError("give --sign and --to together")
+    key = signing_key(sign_by) if sign_by is not None else None
     part = one_part_of(lakefeed.Pipeline.from_file(pipeline, to_run=False), topic)
     offsets = tuple(OffsetRange.parse(text) for text in chosen["offsets"])
     proof = verify_content(part, offsets=offsets, partition=chosen["partition"], sample=chosen["sample"])
     if key is not None and to is not None and not proof.faults:
-        from lakefeed_receipts.statement import sign
-
         to.write_text(json.dumps(sign(proof, key), indent=2) + "\n")
     emit(proof.as_dict(), _lines(proof))
     raise Exit(1 if proof.faults else 0)
 
 
 def _lines(proof: ContentProof) -> Iterator[str]:
-    verdict = styled(f"{len(proof.faults):,} faults", fg="red") if proof.faults else styled("as written", fg="green")
-    yield f"{proof.feed} in {proof.table}: {verdict}"
+    verdict, color = (f"{len(proof.faults):,} faults", "red") if proof.faults else ("as written", "green")
+    yield styled(f"{proof.feed} in {proof.table}: ") + styled(verdict, fg=color, bold=True)
     part = "all" if proof.whole else "a part"
     yield f"  {part} of the rows compared: {proof.rows:,} rows of {proof.commits:,} commits"
     if proof.rows_unproven:
@@ -77,10 +77,10 @@ def statement(file: Path, public_key: Path | None) -> None:
 
     Without --public-key, the signature proves only that the statement is unchanged: compare the key by other means.
     """
-    from lakefeed_receipts.statement import check
+    from lakefeed_receipts.statement import read_statement
 
-    document = json.loads(file.read_text())
-    stated = check(document, public_key)
+    document = read_statement(file, public_key)
+    stated = document["statement"]
     at = datetime.fromtimestamp(stated["at"], UTC).isoformat(timespec="seconds")
     lines = [
         f"signed by the key {document['public_key']}",

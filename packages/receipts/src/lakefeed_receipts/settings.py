@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field, SecretStr, model_validator
 
@@ -18,6 +18,8 @@ SHARED_KEY = "lakefeed"
 
 class Receipts(Block):
     """Receipts of the rows' values in the table's commits, which lakefeed verify --content compares with the table."""
+
+    only_for_runs: ClassVar[bool] = False
 
     enabled: bool = Field(True, description="Whether commits get receipts; `receipts: true` is short for this.")
     key: SecretStr | None = None

@@ -5,23 +5,32 @@ from __future__ import annotations
 import base64
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lakefeed.errors import ConfigError, MissingExtra, install_command
-from lakefeed_receipts.content import ContentProof
 
-
-def sign(proof: ContentProof, key_file: Path) -> dict[str, Any]:
-    """Return a statement of the proof, signed by the Ed25519 key of a PEM file."""
+if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+    from lakefeed_receipts.content import ContentProof
+
+
+def signing_key(path: Path) -> Ed25519PrivateKey:
+    """Return the private Ed25519 key of a PEM file."""
     crypto = _crypto()
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
     try:
-        key = crypto.load_pem_private_key(key_file.read_bytes(), password=None)
+        key = crypto.load_pem_private_key(path.read_bytes(), password=None)
     except (ValueError, TypeError) as error:
-        raise _no_key(key_file) from error
+        raise _no_key(path) from error
     if not isinstance(key, Ed25519PrivateKey):
-        raise _no_key(key_file)
+        raise _no_key(path)
+    return key
+
+
+def sign(proof: ContentProof, key: Ed25519PrivateKey) -> dict[str, Any]:
+    """Return a signed statement of the proof."""
     stated = {name: value for name, value in proof.as_dict().items() if name != "findings"}
     public = key.public_key().public_bytes_raw()
     return {
@@ -31,24 +40,29 @@ def sign(proof: ContentProof, key_file: Path) -> dict[str, Any]:
     }
 
 
-def check(document: Any, public_key: Path | None = None) -> dict[str, Any]:
-    """Return what a statement says; raise a ConfigError if the signature is not the key's."""
-    _crypto()
+def read_statement(path: Path, public_key: Path | None = None) -> dict[str, Any]:
+    """Return the document of a signed statement; raise a ConfigError if the signature is not the key's."""
+    crypto = _crypto()
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-    from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
     try:
-        stated = dict(document["statement"])
+        document: dict[str, Any] = json.loads(path.read_bytes())
         key = Ed25519PublicKey.from_public_bytes(base64.b64decode(document["public_key"]))
-        key.verify(base64.b64decode(document["signature"]), _signed(stated))
+        key.verify(base64.b64decode(document["signature"]), _signed(dict(document["statement"])))
     except (InvalidSignature, KeyError, TypeError, ValueError) as error:
-        raise ConfigError("the statement was changed, or is none", hint="ask for the file again") from error
+        hint = "ask the signer for the file again"
+        raise ConfigError("the file is not a signed statement, or was changed", where=str(path), hint=hint) from error
     if public_key is not None:
-        expected = load_pem_public_key(public_key.read_bytes())
-        if not isinstance(expected, Ed25519PublicKey) or expected != key:
-            raise ConfigError("another key has signed the statement", where=str(public_key))
-    return stated
+        try:
+            expected = crypto.load_pem_public_key(public_key.read_bytes())
+        except ValueError as error:
+            hint = "make one with: openssl pkey -in key.pem -pubout -out public.pem"
+            raise ConfigError("the file has no public key", where=str(public_key), hint=hint) from error
+        if expected != key:
+            hint = "do not trust it, or ask the signer for the public key again"
+            raise ConfigError("another key has signed the statement", where=str(path), hint=hint)
+    return document
 
 
 def _signed(stated: dict[str, Any]) -> bytes:

@@ -10,19 +10,18 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from pyspark.sql import SparkSession
 
 from lakefeed.clients.iceberg.reader import open_table
-from lakefeed.errors import ConfigError
 from lakefeed.ledger.snapshots import ancestors
 from lakefeed.pipeline import Pipeline
 from lakefeed_receipts.content import ContentProof, verify_content
 from lakefeed_receipts.receipts import ENTRY, FeedReceipts
 from lakefeed_receipts.settings import SHARED_KEY
-from lakefeed_receipts.statement import check, sign
 from lakefeed_repair.backfill import backfill
 from lakefeed_repair.rewind import plan_rewind, rewind
+from tests.support.cli import lakefeed
 from tests.support.feed import Feed
 
 DDL = (
@@ -254,17 +253,37 @@ def test_an_edited_summary_is_found(lake: SparkSession, feed: Feed) -> None:
 def test_a_statement_is_checked_by_the_public_key_alone(lake: SparkSession, feed: Feed, tmp_path: Path) -> None:
     feed.create_topic(partitions=1)
     feed.send(values(range(30)))
-    part = pipeline(feed, limit=10)
-    part.run(spark=lake, once=True)
-    key = Ed25519PrivateKey.generate()
-    file = tmp_path / "key.pem"
-    file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    document = sign(proven(part, lake, sample=2), file)
-    assert check(document)["proven"]
-    assert document["public_key"] == base64.b64encode(key.public_key().public_bytes_raw()).decode()
-    changed = {**document, "statement": {**document["statement"], "rows": 31}}
-    with pytest.raises(ConfigError, match="the statement was changed"):
-        check(changed)
+    decode = {"json": {"schema_ddl": DDL}, "metadata": METADATA}
+    file = feed.write_file(source=feed.source(max_records_per_batch=10), decode=decode, receipts=True)
+    Pipeline.from_file(file, environment=feed.environment).run(spark=lake, once=True)
+    keys = [Ed25519PrivateKey.generate() for _ in range(2)]
+    files = [tmp_path / f"{number}.pem" for number in range(4)]
+    for key, secret, public in zip(keys, files[:2], files[2:], strict=True):
+        secret.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+        public.write_bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    to = tmp_path / "proof.json"
+    verify = ("verify", file, "--content", "--sign", files[0], "--to", to)
+    shown = lakefeed(*verify, environment=feed.environment)
+    assert "as written\n  all of the rows compared: 30 rows of 3 commits" in shown.stdout
+    checked = lakefeed("verify", "--statement", to, "--public-key", files[2], "--output", "json")
+    stated = json.loads(checked.stdout)
+    assert (stated["valid"], stated["rows"]) == (True, 30)
+    document = json.loads(to.read_text())
+    assert document["public_key"] == base64.b64encode(keys[0].public_key().public_bytes_raw()).decode()
+    changed = tmp_path / "changed.json"
+    changed.write_text(json.dumps({**document, "statement": {**document["statement"], "rows": 31}}))
+    mistakes: list[tuple[tuple[str | Path, ...], str]] = [
+        ((changed,), "is not a signed statement, or was changed"),
+        ((files[0],), "is not a signed statement, or was changed"),
+        ((to, "--public-key", files[3]), "another key has signed the statement"),
+        ((to, "--public-key", files[0]), "the file has no public key"),
+        ((tmp_path / "none",), "does not exist"),
+    ]
+    for arguments, text in mistakes:
+        refused = lakefeed("verify", "--statement", *arguments, status=2)
+        assert text in refused.stderr
+    refused = lakefeed(*verify[:-3], files[2], "--to", to, environment=feed.environment, status=2)
+    assert "no private Ed25519 key" in refused.stderr
 
 
 def test_a_part_of_the_table_is_compared_alone(lake: SparkSession, feed: Feed) -> None:
