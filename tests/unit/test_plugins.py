@@ -22,13 +22,22 @@ def test_the_listed_keys_of_extras_exist() -> None:
     assert {name for names in KEYS_OF_EXTRAS.values() for name in names} == ours
 
 
+@pytest.mark.parametrize(
+    ("arguments", "extra"), [(["adopt", "p.yaml"], "adopt"), (["verify", "p.yaml", "--content"], "receipts")]
+)
 def test_the_error_for_a_missing_command_names_its_extra(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], extra: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(plugins, "installed", lambda group: [])
     with pytest.raises(SystemExit, match="2"):
-        main(["adopt", "p.yaml"])
-    assert f"next:  {install_command('adopt')}" in capsys.readouterr().err
+        main(arguments)
+    assert f"next:  {install_command(extra)}" in capsys.readouterr().err
+
+
+def test_a_commands_help_lists_the_options_that_packages_add() -> None:
+    listed = CliRunner().invoke(root, ["verify", "--help"]).output
+    assert "--content     Compare rows with the commits' receipts. --content --help shows more." in listed
+    assert "--sign KEYFILE" in CliRunner().invoke(root, ["verify", "--content", "--help"]).output
 
 
 def test_a_broken_package_disables_only_its_own_command(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -226,6 +226,13 @@ def one_part_of(declared: lakefeed.Pipeline, topic: str | None) -> lakefeed.Pipe
     return declared.of_topic(topic) if topic is not None else declared
 
 
+def options_of_packages(command: str) -> str | None:
+    """Return the end of a command's help: the options that packages add to it."""
+    found = [(name.split()[1], each) for name, each in installed_commands().items() if name.startswith(f"{command} --")]
+    lines = [f"{option:<13} {each.help} {option} --help shows more." for option, each in found]
+    return "\n".join(["\b", "Options of packages:", *lines]) if lines else None
+
+
 class CommandGroup(click.Group):
     """A group to which packages add commands by whole names, such as ``offsets export``."""
 
@@ -253,8 +260,11 @@ class CommandGroup(click.Group):
         name = args[0] if args else ""
         for option in args[1:]:
             # A package adds a command for an option of a command as "verify --content".
-            if option.startswith("--") and (found := installed_commands().get(f"{name} {option}")):
+            whole = f"{name} {option}"
+            if option.startswith("--") and (found := installed_commands().get(whole)) is not None:
                 return name, found.load(), args[1:]
+            if (missing := missing_command(whole)) is not None:
+                raise missing
         if not name.startswith("-") and name not in (known := self.list_commands(ctx)):
             if (missing := missing_command(self.whole_name(name))) is not None:
                 raise missing

@@ -10,7 +10,7 @@ import click
 from click.exceptions import Exit
 
 import lakefeed
-from lakefeed.cli.options import output_option, parts_of, pipeline_argument, topic_option
+from lakefeed.cli.options import options_of_packages, output_option, parts_of, pipeline_argument, topic_option
 from lakefeed.cli.output import column_lines, emit, figure, first_lines, span, styled
 from lakefeed.messages.printable import counted
 
@@ -21,7 +21,7 @@ MOST_FINDINGS_SHOWN = 50
 MOST_TABLES_SHOWN = 10
 
 
-@click.command()
+@click.command(epilog=options_of_packages("verify"))
 @pipeline_argument
 @click.option("--deep", is_flag=True, help="Also compare the rows' own offsets, if the table has their columns.")
 @topic_option

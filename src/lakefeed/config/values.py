@@ -111,18 +111,6 @@ Brokers = Annotated[str, checked(_require_hosts_and_ports)]
 """``host:port`` of one or more brokers."""
 
 
-# Images of containers.
-
-_HOST = r"[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]+)?"
-_NAME = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
-_IMAGE = re.compile(rf"(?:{_HOST}/)?{_NAME}(?:/{_NAME})*(?::\w[\w.-]{{0,127}})?(?:@sha256:[0-9a-f]{{64}})?", re.ASCII)
-
-
-def is_image(reference: str) -> bool:
-    """Return whether a text has the form ``[host/]name[:tag][@sha256:digest]``, with capitals only in the host."""
-    return _IMAGE.fullmatch(reference) is not None
-
-
 # Durations and triggers.
 
 _DURATION = re.compile(r"\s*(\d{1,9})\s*([a-z]+?)s?\s*", re.ASCII)

@@ -11,12 +11,16 @@ from pydantic import Field
 from lakefeed.config.base import ConfigProblem, Model, checked, spelled
 from lakefeed.config.blocks import Block
 from lakefeed.config.secrets import SecretsGoElsewhere
-from lakefeed.config.values import Count, Period, TopicName, is_image, seconds_of
+from lakefeed.config.values import Count, Period, TopicName, seconds_of
 
 PIPELINE_FOLDER = "/etc/lakefeed"
 SCRATCH_FOLDER = "/var/lib/spark"
 TEMPORARY_FOLDER = "/tmp"  # noqa: S108
 PROBE_PORT = 8081
+
+_HOST = r"[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]+)?"
+_NAME = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+_IMAGE = re.compile(rf"(?:{_HOST}/)?{_NAME}(?:/{_NAME})*(?::\w[\w.-]{{0,127}})?(?:@sha256:[0-9a-f]{{64}})?", re.ASCII)
 
 # Kubernetes' rules for names, labels and quantities. The limit leaves room for the suffixes of Spark's objects.
 AppName = Annotated[
@@ -53,6 +57,11 @@ _OWN_LABELS = re.compile(r"app\.kubernetes\.io/(name|instance|component)|lakefee
 _LEAST_MEMORY = 450
 """The smallest heap in megabytes; with less, Spark does not start."""
 _POWERS = {"m": -1, "": 0, "k": 1, "M": 2, "G": 3, "T": 4}
+
+
+def is_image(reference: str) -> bool:
+    """Return whether a text has the form ``[host/]name[:tag][@sha256:digest]``, with capitals only in the host."""
+    return _IMAGE.fullmatch(reference) is not None
 
 
 def _require_image(image: str) -> None:

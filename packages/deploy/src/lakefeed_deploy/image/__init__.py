@@ -16,9 +16,9 @@ from pathlib import Path
 from lakefeed.clients.environment import PACKAGED, packaged_root
 from lakefeed.clients.spark.jars import read_lock
 from lakefeed.clients.spark.jvm import jar
-from lakefeed.config.values import is_image
 from lakefeed.errors import ConfigError, MissingExtra, ResourceMissing
 from lakefeed_deploy.image.bill import bill, bundled_jars, jars_of, requirements_of, without_replaced
+from lakefeed_deploy.settings import is_image
 
 PAGE = "deploy-on-kubernetes"
 
