@@ -151,12 +151,12 @@ RECIPES = {
             LZ4,
         ),
     ),
-    # The next version of the broker, beside that of "kafka".
+    # A newer broker than in the group "kafka": test_three_brokers.py runs with both.
     "test-kafka-4.4": Recipe(
         closure=("org.apache.kafka:kafka_2.13:4.4.0", "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4", LZ4),
         boms=(JACKSON,),
     ),
-    # The version of the vendors' Spark 4.1, in place of that of "spark": tools/runtimes.py.
+    # The Iceberg version that vendors ship with Spark 4.1: tools/runtimes.py.
     "test-iceberg-1.11": Recipe(exact=("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0",)),
     # Kafka's command-line tools, in addition to the jars of "kafka".
     "test-kafka-tools": Recipe(exact=("org.apache.kafka:kafka-tools:4.3.1",)),

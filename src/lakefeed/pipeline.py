@@ -148,8 +148,8 @@ class Pipeline:
             raise ConfigError(
                 f"pipeline '{self.config.name}' has several sinks, and this operation changes only one of them",
                 where="sinks",
-                hint="remove the block 'sinks' from the file for this operation, and restore it; then the command "
-                "'lakefeed read' writes the records that those sinks lack",
+                hint="remove the block 'sinks' from the file, run this operation, and restore the block; then write "
+                "the records that those sinks lack with 'lakefeed read'",
             )
 
     def parts(self) -> list[Pipeline]:

@@ -45,10 +45,10 @@ def java(name: str, file: str, code: str, instead: str, *tests: str) -> Guard:
 
 
 def plugin(part: str, name: str, file: str, code: str, instead: str, *tests: str) -> Guard:
-    """Return a guard in the Python package of a plug-in."""
+    """Declare a guard: ``code`` in a Python file of the plug-in ``part``."""
     return Guard(name, f"packages/{part}/src/lakefeed_{part}/{file}.py", code, instead, tests)
 
 
 def python(name: str, file: str, code: str, instead: str, *tests: str) -> Guard:
-    """Return a guard in the core's Python package."""
+    """Declare a guard: ``code`` in a Python file of the core."""
     return Guard(name, f"src/lakefeed/{file}.py", code, instead, tests)

@@ -258,12 +258,11 @@ class CommandGroup(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         name = args[0] if args else ""
-        for option in args[1:]:
+        for option in (each for each in args[1:] if each.startswith("--")):
             # A package adds a command for an option of a command as "verify --content".
-            whole = f"{name} {option}"
-            if option.startswith("--") and (found := installed_commands().get(whole)) is not None:
+            if (found := installed_commands().get(f"{name} {option}")) is not None:
                 return name, found.load(), args[1:]
-            if (missing := missing_command(whole)) is not None:
+            if (missing := missing_command(f"{name} {option}")) is not None:
                 raise missing
         if not name.startswith("-") and name not in (known := self.list_commands(ctx)):
             if (missing := missing_command(self.whole_name(name))) is not None:

@@ -158,7 +158,7 @@ class IcebergSinkConfig(SinkConfig):
     order_by: list[str] = Field(default_factory=list)
     """With upsert: columns that order the changes of a key. Default: the offset; all changes of a key must then be in
     one partition."""
-    delete: Deletes = Field(default_factory=Deletes, description="With upsert: which records delete.")
+    delete: Deletes = Field(default_factory=Deletes, description="With upsert: which records delete their key's row.")
     on_delete: Literal["remove", "mark"] = "remove"
     """With upsert: remove a deleted row, or mark it by lakefeed_deleted = true. A row that is marked cannot be restored
     by an older change that arrives late."""

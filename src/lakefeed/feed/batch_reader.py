@@ -217,7 +217,7 @@ class QueryReader(BatchReader):
         self._logged: int | None = None
 
     def begin(self, records: DataFrame) -> None:
-        """Store ``records`` for ``template``, and the id of the newest batch in the sink's log."""
+        """Store ``records`` for ``template``, and read the id of the newest batch from the sink's log."""
         self._records, self._logged = records, self.sink.logged()
 
     def query_frame(self, records: DataFrame) -> DataFrame:

@@ -21,7 +21,7 @@ from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.offsets.ranges import OffsetRanges
 
 REWIND = "rewind-"
-"""The prefix of the name in a fence, if a move of the feed's position has taken the fence instead of a driver."""
+"""The prefix of the name in a fence, if a move of the feed's position, not a driver, took the fence."""
 
 DRIVER = f"{time.time_ns() // 1_000_000:011x}{uuid.uuid4().hex[:5]}"
 """The prefix of this process's names in fences. Names sort by the drivers' start times."""

@@ -99,7 +99,7 @@ class SchemasMissing:
 
 @dataclass(frozen=True)
 class FieldsMissing:
-    """The batch is not written: rows lack JSON fields that can become columns."""
+    """The batch is not written: records have JSON fields without a column, which can become columns."""
 
     starts: Mapping[Partition, int]
     """The offset of the first such record of each partition that has one."""
@@ -108,7 +108,7 @@ class FieldsMissing:
 
 
 class RuleChanged(Exception):
-    """The batch is not written: the sink takes fewer of its records than when they were read."""
+    """The batch is not written: the sink takes fewer of the batch's records than when they were read."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class BatchOutcomes:
         self._outcomes.cover(list(schema_ids))
 
     def require_fields(self) -> None:
-        """Refuse the commit if a row lacks a JSON field that can become a column."""
+        """Refuse the commit if a record has a JSON field without a column that can become one."""
         self._outcomes.requireFields()
 
     def accepted(self, judged: DataFrame) -> DataFrame:

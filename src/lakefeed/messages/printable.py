@@ -132,7 +132,7 @@ _QUOTED = (
     (r"value ", '"', " is out of range"),
 )
 _VALUES = tuple(re.compile(rf"({before}){quote}.*{quote}(?={after})", re.DOTALL) for before, quote, after in _QUOTED)
-# Iceberg's message about a decimal does not quote the number.
+# Iceberg's message about a decimal has the number without quotation marks.
 _DECIMAL = re.compile(r"(Cannot write value as decimal\(\d+,\d+\), too large: )\S+")
 _DETAIL = re.compile(r"\s*(?:Detail: |DETAIL: |Where: )?(?:Key \(.*?\)=\(|Failing row contains ).*", re.DOTALL)
 _PREVIEW = re.compile(

@@ -13,7 +13,7 @@ LONGEST_IN_LOG = 2000
 
 
 def one_line(text: str, *, most: int = LONGEST) -> str:
-    r"""Return the first ``most`` characters on one line: line breaks become spaces, other controls escapes."""
+    """Return the first ``most`` characters on one line, without secrets and control characters."""
     # Hide secrets before the text is cut, because the cut could leave a part of a secret.
     words = " ".join(redacted(text).split())
     return printable(shortened(words, most=most))

@@ -81,7 +81,7 @@ def following(run: FollowedRun) -> Iterator[None]:
 
 @contextmanager
 def reporting_failed_start(config: PipelineConfig, monitor: FeedMonitor, connections: Connections) -> Iterator[None]:
-    """Report an error in this block to the followers, which have not begun yet, as the end of the run."""
+    """If this block fails, start the followers only to report the error as the end of the run."""
     try:
         yield
     except Exception as error:

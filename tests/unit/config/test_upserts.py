@@ -53,7 +53,7 @@ def test_a_wrong_setting_of_an_upsert_is_reported(reading: Reader, old: str, new
     assert what in " ".join(f"{each.what} {each.hint}" for each in found)
 
 
-def test_an_upsert_without_decode_key_is_accepted_unless_tombstones_delete(accepted: Acceptor, reading: Reader) -> None:
+def test_an_upsert_needs_decode_key_only_if_tombstones_delete_rows(accepted: Acceptor, reading: Reader) -> None:
     accepted(UPSERT)
     _, found = reading(UPSERT.replace("keys: [id]\n", "keys: [id]\n    delete: {tombstones: true}\n"))
     assert "only the record's key" in found[0].what

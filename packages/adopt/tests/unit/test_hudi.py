@@ -52,7 +52,7 @@ def write(folder: Path, files: dict[str, bytes]) -> str:
     return f"file://{folder}"
 
 
-def test_the_newest_complete_commit_of_hudi_0_has_the_position(tmp_path: Path) -> None:
+def test_the_position_is_read_from_the_newest_complete_commit_of_hudi_0(tmp_path: Path) -> None:
     place = write(
         tmp_path,
         {

@@ -135,10 +135,10 @@ def conf(pipeline: Path, no_pipeline: bool, master: str | None, overrides: tuple
     default=BASE_IMAGE,
     show_default=True,
     metavar="IMAGE[@DIGEST]",
-    help="A Debian image whose default packages are Python from 3.11 on and Java 17 or 21.",
+    help="A Debian image whose default Python is 3.11 or newer, and Java 17 or 21.",
 )
 @click.option(
-    "--spark-image", metavar="IMAGE[@DIGEST]", help="The cluster's own image with Spark, for Dockerfile.spark."
+    "--spark-image", metavar="IMAGE[@DIGEST]", help="The cluster's Spark image, which Dockerfile.spark extends."
 )
 @click.option(
     "--requirements",

@@ -77,7 +77,7 @@ class ElasticsearchSinkConfig(SinkConfig):
     """append: one document per record. upsert: the newest row per key."""
     keys: list[str] = Field(default_factory=list)
     """With upsert: the columns that identify a document and give it its _id."""
-    delete: Deletes = Field(default_factory=Deletes, description="With upsert: which records delete.")
+    delete: Deletes = Field(default_factory=Deletes, description="With upsert: which records delete their key's row.")
     on_delete: Literal["remove", "mark"] = "remove"
     """With upsert: remove the document, or keep it with lakefeed_deleted = true."""
     settings: dict[str, str | int | float | bool] = Field(default_factory=dict)

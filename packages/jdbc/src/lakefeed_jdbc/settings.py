@@ -80,7 +80,7 @@ class JdbcSinkConfig(SinkConfig):
     """With upsert: the columns that identify a row; the table needs a unique index on them."""
     order_by: list[str] = Field(default_factory=list)
     """With upsert: the columns that decide which change of a key is newer, as in iceberg."""
-    delete: Deletes = Field(default_factory=Deletes, description="With upsert: which records delete.")
+    delete: Deletes = Field(default_factory=Deletes, description="With upsert: which records delete their key's row.")
     on_delete: Literal["remove", "mark"] = "remove"
     """With upsert: remove the row, or keep it with lakefeed_deleted = true."""
 

@@ -25,7 +25,7 @@ MOST_SHOWN, LONGEST_SETTING = 50, 100
 @click.argument("new", metavar="NEW.yaml", type=FILE)
 @click.option("--against", metavar="OLD.yaml", type=FILE, required=True, help="The file of the feed as it runs now.")
 @click.option(
-    "--last", metavar="AMOUNT", default="100000", show_default=True, help="200000 (records), '5 batches', 10m."
+    "--last", metavar="AMOUNT", default="100000", show_default=True, help="200000 records, '5 batches', or 10m (time)."
 )
 @click.option("--allow", "allowed", metavar="COLUMN", multiple=True, help="A column that may differ; repeatable.")
 @click.option(

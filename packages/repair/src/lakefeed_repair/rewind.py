@@ -271,7 +271,7 @@ def _with_letters(
 
 
 def _require_written(store: str, targets: Mapping[Partition, int], feed: Feed, snapshot_id: int) -> None:
-    """Refuse a move if a crash left the last batch's dead letters unwritten; after the move no start writes them."""
+    """Refuse a move if a crash left the last batch's dead letters unwritten: no later start would write them."""
     name, connections = feed.config.name, feed.connections
     line, _ = ancestors(open_table(feed.config.sink.ledger_table, connections=connections), name)
     last = next((commit for commit in commits_of(line, name) if commit.snapshot_id == snapshot_id), None)

@@ -49,7 +49,9 @@ chosen = options_of(
     # These options override the pipeline's ``upkeep`` block.
     click.option("--only", metavar="STEPS", help="Only these steps of compact,manifests,expire,orphans."),
     click.option("--target-mb", type=click.IntRange(1), help="Size of the files to write."),
-    click.option("--expire-older-than", metavar="TIME", help="Expire only snapshots older than this: '7 days'."),
+    click.option(
+        "--expire-older-than", metavar="TIME", help="Expire only snapshots older than this, for example '7 days'."
+    ),
     click.option("--keep", type=click.IntRange(10), help="Keep at least this number of snapshots."),
     click.option("--orphans-older-than", metavar="TIME", help="Remove only orphans older than this; at least 1 day."),
 )

@@ -109,7 +109,7 @@ def start(
             },
         )
         try:
-            # The import takes as long as a third of the JVM's start.
+            # Import PySpark while the JVM starts: the import takes a third of that time.
             from pyspark import SparkContext
             from pyspark.java_gateway import launch_gateway
 

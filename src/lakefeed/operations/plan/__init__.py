@@ -211,9 +211,10 @@ class _Table:
 
 
 def plan_run(pipeline: str, feeds: Sequence[Feed], *, many: bool, spark: Callable[[], SparkSession]) -> Plans:
-    """Plan a run into one table, or with ``many`` into one for each topic; call ``spark`` only if a feed would start.
+    """Plan a run that writes to one table, or with ``many`` to a table for each topic.
 
-    ``feeds`` must be newly created, one for each table, so that they use the registry's present schemas.
+    Calls ``spark`` only if a feed would start. ``feeds`` must be newly created, one for each table, so that they use
+    the registry's present schemas.
     """
     session = cache(spark)
     tables = [_look(feed, spark=session) for feed in feeds]

@@ -115,10 +115,10 @@ def statements(table: str, *, have: FileLayout, want: FileLayout, partitions: bo
 
 
 def upgrade(table: str, *, have: int, want: int | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the statements that upgrade a table's format version, and notes on readers; none if the version fits.
+    """Return the statements that upgrade a table's format version, and notes on readers; both empty without an upgrade.
 
     Raises:
-        ConfigError: the table has a newer version than the pipeline file.
+        ConfigError: the table's format version is newer than the pipeline file's ``format_version``.
     """
     if want is None or want == have:
         return (), ()

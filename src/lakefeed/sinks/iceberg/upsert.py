@@ -93,13 +93,13 @@ VIEW, HISTORY_VIEW, RESULTS_VIEW = "lakefeed_changes", "lakefeed_history", "lake
 
 
 class HistoryTable(IcebergTable):
-    """The history of one feed's table."""
+    """The table with the history of changes of one feed's upsert table."""
 
     _fence: str | None = None
 
     @classmethod
     def beside(cls, table: IcebergTable) -> Self:
-        """Return the history of a table, with the table's layout."""
+        """Return the history table that belongs to ``table``, with the same layout."""
         sink = table._sink
         of_table = {name: getattr(sink, name) for name in ("partition_by", "sort_by", "properties", "format_version")}
         own = IcebergSinkConfig.model_validate(

@@ -58,7 +58,7 @@ ReadMetadata = Callable[[str], Metadata]
 
 
 def read_metadata(table: str, *, spark: SparkSession | None, connections: Connections) -> Metadata:
-    """Return a table's newest snapshots and its schemas, oldest first; raise ResourceMissing if there is no table."""
+    """Return a table's newest snapshots and schemas, from old to new; raise ResourceMissing if there is no table."""
     if spark is not None:
         known = jvm.java(spark).dashboard.TableView.describe(table, MOST_SNAPSHOTS, MOST_SCHEMAS, list(_SUMMARY))
         if known is not None:

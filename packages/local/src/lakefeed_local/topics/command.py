@@ -81,7 +81,7 @@ def topics() -> None:
 @click.argument("name")
 @click.option("--partitions", type=click.IntRange(1), default=10, show_default=True)
 @click.option("--replication-factor", type=click.IntRange(1), help="Copies of each partition.  [default: the broker's]")
-@click.option("--config", multiple=True, metavar="KEY=VALUE", help="A topic setting: retention.ms=3600000.")
+@click.option("--config", multiple=True, metavar="KEY=VALUE", help="A topic setting, for example retention.ms=3600000.")
 @click.option("--if-not-exists", is_flag=True, help="Leave an existing topic unchanged.")
 @usual_options
 def create(

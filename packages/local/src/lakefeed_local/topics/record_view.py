@@ -301,7 +301,7 @@ def _frame(record: Record, value: ReadingPlan, key: ReadingPlan) -> bytes:
 
 
 def _content(data: bytes | None, plan: ReadingPlan) -> bytes | None:
-    """Return the bytes for the JVM to decode; None for bytes that are not text, which the JVM could only refuse."""
+    """Return the bytes for the JVM to decode; None for bytes that are not text: the JVM would refuse them."""
     return None if data is None or plan.format == "bytes" else data[plan.skip :]
 
 

@@ -46,7 +46,7 @@ final class Ledger {
      */
     static final String ADOPTED = "lakefeed.adopted";
 
-    /** The feed of a backfill, which adds older or left-out records. Backfills have their own fence. */
+    /** In a backfill's commit: the feed whose older or skipped records it adds. Backfills have their own fence. */
     static final String BACKFILL_OF = "lakefeed.backfill-of";
 
     /** Suffix of the feed's name in the fence of its backfills. */

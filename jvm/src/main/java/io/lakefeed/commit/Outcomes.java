@@ -304,7 +304,7 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
 
     @Override
     public boolean isZero() {
-        // When Spark deserialises the counter, it registers it with the task before it reads the fields, and then a
+        // When Spark deserializes a counter, Spark registers it with the task before the fields are read, and then a
         // heartbeat may call this method. An exception would end the executor's heartbeats, and two minutes later the
         // driver would give the executor up.
         return ranges == null || ranges.isEmpty();

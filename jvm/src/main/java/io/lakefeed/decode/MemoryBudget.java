@@ -3,8 +3,8 @@ package io.lakefeed.decode;
 /**
  * Limits the memory that decoding one record may take: {@value #TIMES} times its size and {@value #FREE} bytes.
  *
- * <p>A few bytes of a record can need much memory: they can claim a million items without bytes, or be a short item for
- * which the reader adds a thousand defaults. A format charges everything that a record can repeat <em>before</em> it
+ * <p>A few bytes of a record can need much memory: they can announce a million items of zero bytes,
+ * or be one short item whose thousand missing fields the reader fills with defaults. A format charges everything that a record can repeat <em>before</em> it
  * allocates it: items of arrays, entries of maps, repeated messages. The row and its structs are not charged, because
  * their size depends on the number of columns, and wide tables with small records are legitimate.
  *

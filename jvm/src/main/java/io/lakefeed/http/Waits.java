@@ -17,7 +17,7 @@ public final class Waits {
 
     private Waits() {}
 
-    /** Notes that a task waits for a server: after this answer it will send its request again. */
+    /** Notes that a task waits for a server: the task got this answer, and will repeat its request. */
     public static void began(String server, String answer) {
         OWN.put(server, answer);
     }
@@ -26,7 +26,7 @@ public final class Waits {
         OWN.remove(server);
     }
 
-    /** Returns a server that tasks of this JVM wait for, with its answer; empty if there is none. */
+    /** Returns a server that a task of this JVM waits for, and the answer that made it wait; empty if no task waits. */
     public static String own() {
         return OWN.entrySet().stream()
                 .findFirst()
@@ -39,7 +39,7 @@ public final class Waits {
         EXECUTORS.put(executor, new Report(waits, System.nanoTime()));
     }
 
-    /** Returns a server that a task of any executor waits for, with its answer; empty if there is none. */
+    /** Returns what {@link #own} returns; if it is empty, the same for the tasks of executors, as last reported. */
     public static String any() {
         String own = own();
         if (!own.isEmpty()) {

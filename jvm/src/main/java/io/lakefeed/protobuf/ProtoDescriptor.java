@@ -19,7 +19,7 @@ import org.sparkproject.spark_core.protobuf.DescriptorProtos.FileDescriptorProto
 import org.sparkproject.spark_core.protobuf.DescriptorProtos.FileDescriptorSet;
 import org.sparkproject.spark_core.protobuf.InvalidProtocolBufferException;
 
-/** Reads compiled schemas, a descriptor or a set of them, with the copy of protobuf-java that is in Spark's core. */
+/** Reads compiled schemas (a file descriptor, or a descriptor set) with Spark's copy of protobuf-java. */
 public final class ProtoDescriptor {
     private ProtoDescriptor() {}
 
