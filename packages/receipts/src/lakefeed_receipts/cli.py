@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lakefeed_receipts.content import ContentProof
 
 MOST_SHOWN = 50
-A_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+A_FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command("verify --content")
@@ -84,7 +84,8 @@ def statement(file: Path, public_key: Path | None) -> None:
     at = datetime.fromtimestamp(stated["at"], UTC).isoformat(timespec="seconds")
     lines = [
         f"signed by the key {document['public_key']}",
-        f"{stated['feed']} in {stated['table']}, snapshot {stated['snapshot_id']}, was as written at {at}",
+        f"{stated['feed']} in {stated['table']}, snapshot {stated['snapshot_id']}, at {at}: as written",
+        f"  {'all' if stated['whole'] else 'a part'} of the rows; {stated['rows_unproven']:,} rows have no receipt",
         *(f"  proven  {span}" for span in stated["proven"]),
     ]
     emit({"valid": True, **stated}, lines)

@@ -84,6 +84,10 @@ def verify_content(
         receipts.add(summary, snapshot.snapshot_id, config.name, key)
     receipts.end(stored.properties, config.name)
     chosen = list(_chosen(receipts.groups, offsets, partition))
+    part = "with these offsets or this partition " if offsets or partition is not None else ""
+    if all(group.sums is None for group in chosen) and (part or not receipts.newest) and not receipts.faults:
+        what, hint = f"no commit {part}has a receipt to compare", "lakefeed offsets show lists what the feed has landed"
+        raise ConfigError(what, where=config.sink.ledger_table, hint=hint)
     if sample is not None and sample < len(chosen):
         chosen = random.sample(chosen, sample)
     whole = len(chosen) == len(receipts.groups) and partition is None
@@ -100,7 +104,8 @@ def verify_content(
             rows = spark.read.option("versionAsOf", str(head.snapshot_id)).table(table.name)
             rows = rows if whole else rows.filter(_within(groups))
             found = table.sums(rows, groups)
-    names = {str(each.field_id): each.name for each in stored.schema().fields}
+    # Rows from before a column with a default have the default, which no receipt has.
+    names = {str(each.field_id): each.name for each in stored.schema().fields if each.initial_default is None}
     findings = [*receipts.faults, *receipts.notes]
     proven: list[OffsetRange] = []
     for number, group in enumerate(chosen):
@@ -164,7 +169,7 @@ def _compare(group: Group, rows: Sums, names: dict[str, str], partition: int | N
     differing = _differing(group.sums, rows)
     columns = [names[name] for name in differing if name in names]
     # The sums of a partition include columns that were dropped since, so only its rows can be counted.
-    is_whole = all(name in names or name == POSITIONS for name in of_columns(group.sums))
+    is_whole = all(name in names or name == POSITIONS for name in of_columns({**group.sums, **rows}))
     found = False
     for name in sorted(name for name in {**group.sums, **rows} if "/" in name):
         topic, number = partition_of(name)
@@ -202,7 +207,7 @@ def _difference(more: int, rows: int, columns: Sequence[str], *, moved: bool) ->
 def _rest(receipts: FeedReceipts, rows: Sums, names: dict[str, str]) -> Iterator[Finding]:
     """Compare the rows whose commits have expired with the total."""
     rest, have = receipts.rest, of_columns(rows)
-    if differing := _differing(rest, have):
+    if differing := [name for name in _differing(rest, have) if name in names or name == POSITIONS]:
         more = have.get(POSITIONS, (0, 0, 0))[2] - rest.get(POSITIONS, (0, 0, 0))[2]
         columns = [names[name] for name in differing if name in names]
         kind, what = _difference(more, have.get(POSITIONS, (0, 0, 0))[2], columns, moved=POSITIONS in differing)

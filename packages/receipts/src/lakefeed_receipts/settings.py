@@ -42,6 +42,8 @@ class Receipts(Block):
             what = "receipts prove rows that are appended to one table: later changes replace the rows of other tables"
             hint = "remove receipts; an upsert's changes can be proven in a second feed that appends them"
             yield ConfigProblem(what, hint=hint)
+        elif iceberg.properties.get("write.format.default", "parquet").lower() != "parquet":
+            yield ConfigProblem("receipts are taken by the encoder of Parquet files only", hint="remove receipts")
         if missing := [name for name in POSITION if name not in config.decode.metadata]:
             what = f"receipts find a row by its record's position, and decode.metadata lacks {', '.join(missing)}"
             yield ConfigProblem(what, hint="write decode: {metadata: [topic, partition, offset]}")

@@ -21,7 +21,7 @@ def signing_key(path: Path) -> Ed25519PrivateKey:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     try:
-        key = crypto.load_pem_private_key(path.read_bytes(), password=None)
+        key = crypto.load_pem_private_key(_read(path), password=None)
     except (ValueError, TypeError) as error:
         raise _no_key(path) from error
     if not isinstance(key, Ed25519PrivateKey):
@@ -47,7 +47,7 @@ def read_statement(path: Path, public_key: Path | None = None) -> dict[str, Any]
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     try:
-        document: dict[str, Any] = json.loads(path.read_bytes())
+        document: dict[str, Any] = json.loads(_read(path))
         key = Ed25519PublicKey.from_public_bytes(base64.b64decode(document["public_key"]))
         key.verify(base64.b64decode(document["signature"]), _signed(dict(document["statement"])))
     except (InvalidSignature, KeyError, TypeError, ValueError) as error:
@@ -55,7 +55,7 @@ def read_statement(path: Path, public_key: Path | None = None) -> dict[str, Any]
         raise ConfigError("the file is not a signed statement, or was changed", where=str(path), hint=hint) from error
     if public_key is not None:
         try:
-            expected = crypto.load_pem_public_key(public_key.read_bytes())
+            expected = crypto.load_pem_public_key(_read(public_key))
         except ValueError as error:
             hint = "make one with: openssl pkey -in key.pem -pubout -out public.pem"
             raise ConfigError("the file has no public key", where=str(public_key), hint=hint) from error
@@ -63,6 +63,14 @@ def read_statement(path: Path, public_key: Path | None = None) -> dict[str, Any]
             hint = "do not trust it, or ask the signer for the public key again"
             raise ConfigError("another key has signed the statement", where=str(path), hint=hint)
     return document
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        hint = "correct the path, or its rights"
+        raise ConfigError(f"the file cannot be read: {error.strerror}", where=str(path), hint=hint) from error
 
 
 def _signed(stated: dict[str, Any]) -> bytes:

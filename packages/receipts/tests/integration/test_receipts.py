@@ -277,7 +277,7 @@ def test_a_statement_is_checked_by_the_public_key_alone(lake: SparkSession, feed
         ((files[0],), "is not a signed statement, or was changed"),
         ((to, "--public-key", files[3]), "another key has signed the statement"),
         ((to, "--public-key", files[0]), "the file has no public key"),
-        ((tmp_path / "none",), "does not exist"),
+        ((tmp_path / "none",), "the file cannot be read: No such file or directory"),
     ]
     for arguments, text in mistakes:
         refused = lakefeed("verify", "--statement", *arguments, status=2)

@@ -20,6 +20,7 @@ from lakefeed.clients.spark.connect import classic
 from lakefeed.clients.spark.errors import translating
 from lakefeed.clients.spark.jvm import java
 from lakefeed.config.models import PipelineConfig
+from lakefeed.config.values import catalog_of
 from lakefeed.errors import ConfigError, DecodeError, ErrorBudgetExceeded, JobFailed, ResourceMissing, RowsRefused
 from lakefeed.lazy import SparkSession
 from lakefeed.ledger.outcomes import ZERO, total
@@ -37,7 +38,7 @@ STOPS = (DecodeError, ErrorBudgetExceeded, JobFailed, RowsRefused)
 """The errors by which records stop a feed."""
 INSTEAD = "test the new file with lakefeed test"
 PREFIX, ABANDONED_SECONDS = "lakefeed_rehearsal_", 24 * 3600
-_LAST = re.compile(r"\s*(\d{1,15})\s*(?:records?|(batch(?:es)?))?\s*")
+_LAST = re.compile(r"\s*([1-9]\d{0,14})\s*(?:records?|(batch(?:es)?))?\s*")
 _NAME = re.compile(rf"{PREFIX}(\d+)_([0-9a-f]{{8}})_(\d+)_\w+")
 
 
@@ -132,6 +133,12 @@ def require_comparable(old: Pipeline, new: Pipeline) -> None:
     if one != other:
         what, hint = f"the old file reads {one}, the new one {other}", "name the same topics in both files"
         raise ConfigError(what, where="source.kafka", hint=hint)
+    name = catalog_of(old.config.sink.ledger_table)
+    if old.connections.catalog(name) != new.connections.catalog(name):
+        hint = "rehearse with the catalog of the old file, in which the temporary tables are made and removed"
+        raise ConfigError(
+            "both files have to use one catalog, with equal settings", where=f"catalogs.{name}", hint=hint
+        )
 
 
 def choose(table: Table, feed: str, last: str) -> list[Commit]:
