@@ -6,23 +6,21 @@ import random
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import reduce
 from typing import Any
 
 from lakefeed import Pipeline
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.spark.connect import classic
 from lakefeed.clients.spark.errors import translating
-from lakefeed.config.keyed import POSITION_COLUMNS
 from lakefeed.errors import ConfigError
-from lakefeed.lazy import Column, SparkSession, sf
+from lakefeed.lazy import SparkSession
 from lakefeed.ledger.snapshots import ancestors, head_of
 from lakefeed.messages.printable import counted
-from lakefeed.offsets.ranges import OffsetRange, Partition, intersection, union
+from lakefeed.offsets.ranges import OffsetRange, intersection, union
 from lakefeed.operations.verify.evidence import Finding
 from lakefeed_receipts.receipts import POSITIONS, FeedReceipts, Group, Sums, of_columns, partition_of, unproven
 from lakefeed_receipts.settings import SHARED_KEY, Receipts
-from lakefeed_receipts.table import ReceiptedTable
+from lakefeed_receipts.table import ReceiptedTable, within
 
 OTHERS, UNPROVEN = -1, -2
 MOST_NAMED = 5
@@ -102,7 +100,7 @@ def verify_content(
     if head is not None:
         with translating():
             rows = spark.read.option("versionAsOf", str(head.snapshot_id)).table(table.name)
-            rows = rows if whole else rows.filter(_within(groups))
+            rows = rows if whole else rows.filter(within(groups))
             found = table.sums(rows, groups)
     # Rows from before a column with a default have the default, which no receipt has.
     names = {str(each.field_id): each.name for each in stored.schema().fields if each.initial_default is None}
@@ -140,18 +138,6 @@ def _chosen(groups: Sequence[Group], offsets: Sequence[OffsetRange], partition: 
         fits = not offsets or intersection(group.spans, offsets)
         if fits and (partition is None or any(span.partition == partition for span in group.spans)):
             yield group
-
-
-def _within(groups: dict[OffsetRange, int]) -> Column:
-    topic, number, offset = (sf.col(name) for name in POSITION_COLUMNS)
-    bounds: dict[Partition, tuple[int, int]] = {}
-    for span in (each for each, group in groups.items() if group >= 0):
-        start, end = bounds.get(span.key, (span.start, span.end))
-        bounds[span.key] = min(start, span.start), max(end, span.end)
-    each = [
-        (topic == key[0]) & (number == key[1]) & offset.between(start, end - 1) for key, (start, end) in bounds.items()
-    ]
-    return reduce(lambda one, two: one | two, each, sf.lit(False))
 
 
 def _title(group: Group) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 from pydantic import SecretStr
@@ -13,9 +14,9 @@ from lakefeed.clients.spark.jvm import java, put_secret
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.keyed import POSITION_COLUMNS
 from lakefeed.errors import CheckpointMismatch, ConfigError
-from lakefeed.lazy import DataFrame, SparkSession
+from lakefeed.lazy import Column, DataFrame, SparkSession, sf
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, FEED, RANGES, Backfill, Commit, Replay, SnapshotProperties
-from lakefeed.offsets.ranges import OffsetRange, difference
+from lakefeed.offsets.ranges import OffsetRange, Partition, difference
 from lakefeed.sinks.iceberg.table import IcebergTable
 from lakefeed_receipts.receipts import ENTRY, Receipt, Sums, added, begun, of_columns, sealed, sums_of, text_of
 from lakefeed_receipts.settings import SHARED_KEY
@@ -85,7 +86,7 @@ class ReceiptedTable(IcebergTable):
             gone = [OffsetRange(*key, start, end) for key, (start, end) in commit.rewound.items()]
             before = [OffsetRange(*key, 0, at) for key, at in since.items() if at]
             receipted = dict.fromkeys(difference(gone, before), 0)
-            removed = self.sums(self._spark.table(self.written), receipted).get(0, {})
+            removed = self.sums(self._spark.table(self.written).filter(within(receipted)), receipted).get(0, {})
             for span in gone:
                 since[span.key] = min(since.get(span.key, 0), span.start)
         document = begun(previous, commit_id, since, removed=True)
@@ -129,3 +130,16 @@ class ReceiptedTable(IcebergTable):
         )
         receipt = Receipt.of(newest.get(entry))
         return receipt if receipt is not None and receipt.commit == newest.get(COMMIT_ID) else None
+
+
+def within(groups: Mapping[OffsetRange, int]) -> Column:
+    """Return the condition for rows between the first and the last offset of each partition's groups."""
+    topic, number, offset = (sf.col(name) for name in POSITION_COLUMNS)
+    bounds: dict[Partition, tuple[int, int]] = {}
+    for span in (each for each, group in groups.items() if group >= 0):
+        start, end = bounds.get(span.key, (span.start, span.end))
+        bounds[span.key] = min(start, span.start), max(end, span.end)
+    each = [
+        (topic == key[0]) & (number == key[1]) & offset.between(start, end - 1) for key, (start, end) in bounds.items()
+    ]
+    return reduce(lambda one, two: one | two, each, sf.lit(False))
