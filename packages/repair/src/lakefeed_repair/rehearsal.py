@@ -18,10 +18,10 @@ from lakefeed import Pipeline, open_table
 from lakefeed.clients.kafka.selection import ago, is_ago, require_held, topics_of
 from lakefeed.clients.spark.connect import classic
 from lakefeed.clients.spark.errors import translating
-from lakefeed.clients.spark.jvm import java
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.values import catalog_of
 from lakefeed.errors import ConfigError, DecodeError, ErrorBudgetExceeded, JobFailed, ResourceMissing, RowsRefused
+from lakefeed.feed.s3_requests import s3_requests
 from lakefeed.lazy import SparkSession
 from lakefeed.ledger.outcomes import ZERO, total
 from lakefeed.ledger.snapshot_summary import Commit
@@ -262,7 +262,7 @@ def _land(spark: SparkSession, pipeline: Pipeline, commits: Sequence[Commit], na
         letters = spark.table(f"{name}_dead").select(*LETTER)
     figures = {"batches": done, "records": counts.records, "rows": rows, "dead_letters": counts.dead_letters}
     figures |= {"skipped": counts.skipped, "rows_per_second": round(rows / seconds) if seconds else 0}
-    figures |= {"s3_requests": _requests(spark, place)}
+    figures |= {"s3_requests": s3_requests(spark).below([place, f"{place}_dead"]).total}
     return Landed(
         table=name,
         rows=spark.table(name),
@@ -292,12 +292,6 @@ def _in_place(config: PipelineConfig, name: str) -> PipelineConfig:
             "dead_letters": letters,
         }
     )
-
-
-def _requests(spark: SparkSession, place: str) -> int:
-    """Return the number of S3 requests for files of the table in ``bucket/path``, from ``RequestMeter.java``."""
-    lines = (line.split("\t") for line in str(java(spark).s3.RequestMeter.report()).splitlines())
-    return sum(int(requests) for _, _, at, requests, *_ in lines if at.startswith(place))
 
 
 def _layout(table: Table) -> tuple[str, str]:
