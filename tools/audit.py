@@ -77,7 +77,7 @@ def known(parts: Iterable[Component], advisories: list[dict[str, Any]]) -> list[
 
 
 def queried(parts: list[Component], accepted: dict[str, str]) -> tuple[list[Finding], list[str]]:
-    """Return the advisories that the services have, and the errors of services that did not answer."""
+    """Return the services' advisories, and the errors of services that did not answer."""
     findings, failures = [], []
     try:
         query = json.dumps({"queries": [{"package": {"purl": part.purl}} for part in parts]}).encode()

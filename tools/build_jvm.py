@@ -27,11 +27,11 @@ DIGEST = "META-INF/lakefeed-sources.sha256"
 RELEASE = "17"
 # Warnings of the kind "classfile" are off: Scala's class files refer to annotations that are not on the class path.
 LINT = "-Xlint:all,-classfile,-path,-processing"
-# Requires that public and protected types have a comment, and that comments have valid links and tags.
+# Demands a comment on public and protected types, and valid links and tags in comments.
 DOCLINT = "-Xdoclint:all/protected"
-# Matches warnings about missing tags and about members without a comment, because many would repeat the member's name.
+# Matches warnings about missing tags, and about members without a comment: many comments would only repeat the name.
 OPTIONAL = re.compile(r"warning: no (?:@(?:param|return|throws)|comment\n(?!.*\b(?:class|interface|record|enum) \w))")
-# The time of all entries: the earliest time that a ZIP file can store.
+# The time of all entries, the earliest that a ZIP file can store.
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -91,7 +91,7 @@ def _build(
         return
     with tempfile.TemporaryDirectory(prefix="lakefeed-jvm-") as classes:
         compile_classes(module.sources / "java", Path(classes), [*on, *class_path(*groups)], DOCLINT)
-        # Write a partial file and rename it to the jar, because a running process may read the old jar.
+        # Write a partial file and rename it to the jar: a running process may read the old jar.
         partial = jar.with_suffix(".jar.partial")
         try:
             _pack(module, Path(classes), digest, partial)
@@ -158,7 +158,7 @@ def compile_classes(sources: Path, classes: Path, on: list[Path], *options: str)
     if javac is None:
         raise BuildFailed(f"javac is not on the PATH; install a JDK of version {RELEASE}, not only a Java runtime")
     files = sorted(str(path) for path in sources.rglob("*.java"))
-    # By default javac reports only 100 warnings, and the ignored warnings about optional tags could hide others.
+    # By default javac reports only 100 warnings, and ignored warnings about optional tags could hide the others.
     command = [javac, "--release", RELEASE, "-encoding", "UTF-8", "-proc:none", "-g", "-Xmaxwarns", "10000", LINT]
     ran = subprocess.run(
         [*command, *options, "-d", str(classes), "-cp", ":".join(map(str, on)), *files],

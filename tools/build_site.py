@@ -23,7 +23,7 @@ SETTINGS = ROOT / "tools" / "site.toml"
 SOURCE = ROOT / "build" / "site-source"
 SITE = ROOT / "build" / "site"
 FENCE = re.compile(r"^(```|~~~).*?^\1", re.S | re.M)
-# The first alternative, which has no target, matches inline code, in which brackets are no link.
+# The first alternative matches inline code, which has no link target: brackets in it are no link.
 LINK = re.compile(r"`[^`\n]*`|(?<=\]\()(?P<target>[^)\s]+)")
 LANGUAGES = {".py": "python", ".yaml": "yaml", ".sql": "sql", ".proto": "protobuf", ".json": "json", ".toml": "toml"}
 
@@ -81,7 +81,7 @@ def linked(text: str, page: Path) -> Iterator[Path]:
 
 
 def resolved(target: str | None, page: Path) -> Path | None:
-    """Return the target of a relative link as a path in the repository; None for any other or a broken link."""
+    """Return the target of a relative link as a path in the repository; None for other links and broken ones."""
     file = (target or "").partition("#")[0]
     if not file or re.match(r"[a-z]+:", file):
         return None
@@ -149,7 +149,7 @@ def main() -> int:
     stage(SOURCE / "pages")
     (SOURCE / "zensical.toml").write_text(settings(), "utf-8")
     command = [str(Path(sys.executable).with_name("zensical")), "build", "--strict", "--config-file", "zensical.toml"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}  # Lets zensical import tools.site_anchors.
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}  # Zensical must be able to import tools.site_anchors.
     status = subprocess.run(command, cwd=SOURCE, env=environment, check=False).returncode
     if status == 0:
         shutil.rmtree(SITE, ignore_errors=True)

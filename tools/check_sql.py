@@ -17,7 +17,7 @@ SOURCES = (*ROOT.glob("src"), *ROOT.glob("packages/*/src"), *ROOT.glob("bench/sr
 OWN = ("clients/spark/statements.py", "io/lakefeed/query/Statements.java")
 
 PARSED = {"sql", "expr", "selectExpr"}
-"""Functions of Spark that parse all their arguments as SQL."""
+"""Functions of Spark that parse each of their arguments as SQL."""
 
 CONDITIONS = {"filter", "where", "overwrite"}
 """Functions of Spark that parse a text as SQL, but also accept columns."""

@@ -49,7 +49,7 @@ def errors_reference() -> str:
 
 
 def _errors_of(unit: ast.stmt, module: str, owner: str) -> Iterator[tuple[str, str, str]]:
-    """Yield text, hint and page of each error that a statement of a class or module creates."""
+    """Yield text, hint and page of each error that a statement of a module or class can raise."""
     known = vars(lakefeed.errors) | vars(import_module(module))
     texts = _Texts(unit, known)
     for call in sorted((each for each in ast.walk(unit) if isinstance(each, ast.Call)), key=lambda each: each.lineno):
@@ -64,7 +64,7 @@ def _errors_of(unit: ast.stmt, module: str, owner: str) -> Iterator[tuple[str, s
 
 
 def _page(topic: str, text: str, given: Arguments, module: str) -> str:
-    """Return the page that ``LakefeedError`` would choose; a mistake in the pipeline file has the page of its key."""
+    """Return the page that ``LakefeedError`` would show; for a mistake in the pipeline file, that of its key."""
     own, key = (getattr(given.get(part), "value", None) for part in ("page", "key"))
     if own or topic not in ("", *GENERAL):
         return str(own or topic)
@@ -75,7 +75,7 @@ def _page(topic: str, text: str, given: Arguments, module: str) -> str:
 
 
 class _Texts:
-    """Evaluates the expressions in a function to the texts that they can have."""
+    """Finds the texts that the expressions in a function can evaluate to."""
 
     def __init__(self, unit: ast.stmt, known: dict[str, Any]) -> None:
         self.known, self.used = known, dict[str, int]()
@@ -115,7 +115,7 @@ class _Texts:
         return []
 
     def field(self, node: ast.expr) -> str:
-        """Return a constant's value; for any other expression, return its last name in braces."""
+        """Return a constant's value; for any other expression, its last name in braces."""
         match node:
             case ast.Name(id=name) | ast.Attribute(attr=name):
                 fixed = self.known.get(name) if name.isupper() else None

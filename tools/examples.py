@@ -87,7 +87,7 @@ class Runner:
 
 
 class _Both(StringIO):
-    """Prints what is written, and also keeps a copy."""
+    """Writes to stdout, and also keeps the written text."""
 
     def __init__(self, copy: StringIO) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ class _Both(StringIO):
 
 
 def carry_out(words: Sequence[str]) -> None:
-    """Run a command in this process and its Spark session; raise SystemExit if the command fails."""
+    """Run a command in this process, with its Spark session; raise SystemExit if the command fails."""
     print(f"\n$ {shlex.join(words)}", file=sys.stderr, flush=True)
     program, *arguments = words
     if program == "lakefeed":
@@ -162,7 +162,7 @@ def surroundings(endpoints: Endpoints) -> Iterator[None]:
 
 
 def take_picture(example: Example, spark: SparkSession) -> Outcome:
-    """Photograph the example's dashboard while records arrive."""
+    """Take a picture of the example's dashboard while records arrive."""
     file = ROOT / "examples" / example.file
     [send] = [words for words in commands(file) if words[0] == "python"]
     picture = ROOT / "build" / "examples" / f"{file.parent.name}.png"

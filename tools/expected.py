@@ -11,8 +11,8 @@ class Example:
 
     Attributes:
         file: the path below ``examples/``.
-        result: SQL that selects the result, in the database if ``server`` is one, otherwise in Spark. None: the result
-            is the table that the run prints.
+        result: SQL that selects the result, in the database if ``server`` names one, otherwise in Spark; None if the
+            result is the table that the run prints.
         expected: the result's rows, as text.
         topic: the topic whose records the view ``records`` has.
         columns: the records' columns, if they are JSON instead of Avro.

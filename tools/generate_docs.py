@@ -197,7 +197,7 @@ def metrics_reference() -> str:
 
 
 def _manifest(component: str, operator: Operator) -> Callable[[], str]:
-    """Return a function that renders the feed or the producer of examples/kubernetes for an operator."""
+    """Return a function that returns the manifest of examples/kubernetes, of a feed or a producer, for an operator."""
 
     def text() -> str:
         file = ROOT / "examples" / "kubernetes" / "pipeline.yaml"
@@ -248,7 +248,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def write_references(folder: Path) -> None:
-    """Write the references; each is renamed into place, because other processes may read or write them, too."""
+    """Write the references; rename each into place, because other processes may read or write the same files."""
     partial = ROOT / "build" / "references"
     partial.mkdir(parents=True, exist_ok=True)
     for name in NAMES:

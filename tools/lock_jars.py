@@ -68,7 +68,7 @@ class Recipe:
 
 
 RECIPES = {
-    # These jars are added to PySpark's, so libraries that PySpark has are excluded.
+    # PySpark's jars are on the class path, too, so libraries that PySpark has are excluded.
     "spark": Recipe(
         exact=(
             "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
@@ -77,7 +77,7 @@ RECIPES = {
             "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
             "org.apache.kafka:kafka-clients:3.9.2",
             "org.apache.commons:commons-pool2:2.12.1",
-            LZ4,  # On the class path, this version is before Spark's own 1.8.0: docs/jars.md.
+            LZ4,  # On the class path, this version precedes Spark's own 1.8.0: docs/jars.md.
             f"org.apache.spark:spark-avro_2.13:{SPARK}",
             f"org.apache.hadoop:hadoop-aws:{HADOOP}",
             "org.xerial:sqlite-jdbc:3.54.1.0",
@@ -87,7 +87,7 @@ RECIPES = {
             f"software.amazon.awssdk:s3:{AWS_SDK}",
             f"software.amazon.awssdk:s3-transfer-manager:{AWS_SDK}",
             f"software.amazon.awssdk:sts:{AWS_SDK}",
-            f"software.amazon.awssdk:kms:{AWS_SDK}",  # Iceberg's S3FileIO loads classes of this jar even without KMS.
+            f"software.amazon.awssdk:kms:{AWS_SDK}",  # Even without KMS, Iceberg's S3FileIO loads classes of this jar.
             f"software.amazon.awssdk:apache-client:{AWS_SDK}",
             f"software.amazon.awssdk:netty-nio-client:{AWS_SDK}",
             f"software.amazon.awssdk:url-connection-client:{AWS_SDK}",
@@ -100,7 +100,7 @@ RECIPES = {
         boms=(JACKSON,),
     ),
     "registry": Recipe(exact=("io.apicurio:apicurio-registry-app:all@tar.gz:3.0.9",)),
-    # The SDKs of clouds are excluded, because only the filesystem backend is used (38 MB instead of 120).
+    # Exclude the clouds' SDKs, because only the filesystem backend is used (38 MB instead of 120).
     "s3proxy": Recipe(
         closure=("org.gaul:s3proxy:4.1.0",),
         exclude=("com.azure:*", "com.google.cloud:*", "com.microsoft.azure:*"),
@@ -160,7 +160,7 @@ RECIPES = {
     "test-iceberg-1.11": Recipe(exact=("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0",)),
     # Kafka's command-line tools, in addition to the jars of "kafka".
     "test-kafka-tools": Recipe(exact=("org.apache.kafka:kafka-tools:4.3.1",)),
-    # All of JUnit in one jar, for the unit tests of the Java code.
+    # All of JUnit in a single jar, for the unit tests of the Java code.
     "test-junit": Recipe(exact=(f"org.junit.platform:junit-platform-console-standalone:{JUNIT}",)),
     **{
         f"test-postgresql-{platform}": Recipe(
@@ -175,7 +175,7 @@ RECIPES = {
     },
     # Kafka Connect with Iceberg's sink; it also uses PySpark's Hadoop, and the S3 client and SQLite of "spark".
     "test-kafka-connect": Recipe(
-        exact=("org.apache.commons:commons-lang3:3.18.0",),  # Replaces an older version, which has CVE-2025-48924.
+        exact=("org.apache.commons:commons-lang3:3.18.0",),  # Replaces an older version that has CVE-2025-48924.
         closure=(
             "org.apache.kafka:connect-runtime:4.3.1",
             f"org.apache.iceberg:iceberg-kafka-connect:{ICEBERG_CONNECT}",
@@ -230,7 +230,7 @@ def pom(recipe: Recipe) -> str:
 
 
 def maven(arguments: list[str], *, repository: Path, folder: Path) -> None:
-    """Run Maven with a new local repository, so that locally built jars cannot get into the lock."""
+    """Run Maven with an empty local repository, so that locally built jars cannot get into the lock."""
     subprocess.run(["mvn", "-q", "-B", f"-Dmaven.repo.local={repository}", *arguments], cwd=folder, check=True)
 
 

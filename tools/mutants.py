@@ -44,8 +44,8 @@ def main(words: list[str]) -> int:
 
 
 def _tried(guard: Guard, copy: Path) -> tuple[Outcome, str]:
-    """Run a guard's tests while the guard is disabled in the copy; return the outcome and the tests' output."""
-    # With PYTHONPATH, the tests import the copy instead of the editable installation of this checkout.
+    """Run a guard's tests in the copy, where it is disabled; return the outcome and the tests' output."""
+    # PYTHONPATH makes the tests import the copy instead of this checkout's editable installation.
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(copy / "src"), *map(str, copy.glob("packages/*/src"))]),

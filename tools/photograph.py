@@ -71,7 +71,7 @@ def _until(read: Callable[[], int | bool]) -> int:
     """Call ``read`` until its result is true, and return the result."""
     end = time.monotonic() + SECONDS
     while time.monotonic() < end:
-        with suppress(URLError):  # The server of the run may not have started yet.
+        with suppress(URLError):  # The run's server may not have started yet.
             if value := read():
                 return int(value)
         time.sleep(0.5)

@@ -54,7 +54,7 @@ class Picture:
         self._parts += [f'<path d="M{path}"{style}/>' for path in paths]
 
     def note(self, x: int, y: int, *lines: str, anchor: str = "start") -> None:
-        """Write lines of small text."""
+        """Write lines of small text, as a note."""
         for number, line in enumerate(lines):
             self._parts.append(_text(line, x, y + number * 16, f'text-anchor="{anchor}" font-size="12" fill="#57606a"'))
 

@@ -66,7 +66,7 @@ class _Plain:
 
 
 def _shown(argument: inspect.Parameter) -> inspect.Parameter:
-    """Return an argument as the page shows it; a function as default becomes "…", because its text differs per run."""
+    """Return a default as the page shows it; "…" for a function, because its text differs between runs."""
     if isinstance(argument.annotation, str):
         argument = argument.replace(annotation=_Plain(argument.annotation))
     if inspect.isroutine(argument.default):

@@ -27,8 +27,7 @@ def build(folder: Path = DOCS) -> bool:
         code = (file for pattern in _SOURCES for part in ROOT.glob(pattern) for file in part.rglob("*.py"))
         if max(file.stat().st_mtime for file in code) <= min(file.stat().st_mtime for file in files):
             return False
-    # Run the tool in a separate process, because a caller, such as a test, may have changed click's commands in this
-    # one.
+    # Run the tool in a separate process, because the caller may have changed click's commands in this process.
     subprocess.run([sys.executable, "-m", "tools.generate_docs", "--references", str(folder)], cwd=ROOT, check=True)
     return True
 

@@ -18,7 +18,7 @@ _UV = str(Path(sys.executable).with_name("uv"))
 _FOLDER = ROOT / "build" / "runtimes"
 PYTHONS = ("3.12", "3.13")
 ICEBERG = "1.11"
-"""The version of the vendors' Spark 4.1; the JVM module stays the one that is compiled with the locked version."""
+"""The Iceberg version of the vendors' Spark 4.1; the JVM module is still the one compiled with the locked version."""
 JAVA_21 = "JAVA_HOME_21_X64"
 """The variable that names Java 21 on GitHub's runners."""
 NAMES = (*(f"python-{version}" for version in PYTHONS), "java-21", f"iceberg-{ICEBERG}")

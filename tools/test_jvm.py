@@ -30,7 +30,7 @@ TESTS = ROOT / "jvm" / "src" / "test" / "java"
 RESOURCES = ROOT / "jvm" / "src" / "test" / "resources"
 CLASSES = ROOT / "build" / "jvm-tests"
 RUNNER = "org.junit.platform.console.ConsoleLauncher"
-# Spark also starts its JVM with "add-opens". The serial garbage collector starts faster than others.
+# Spark starts its JVM with "add-opens", too. The serial garbage collector starts faster than others.
 JVM = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "--add-opens=java.base/java.nio=ALL-UNNAMED"]
 
 
@@ -53,14 +53,14 @@ def run(names: list[str]) -> int:
 
 
 def _compiled(on: list[Path]) -> Path:
-    """Compile the tests, unless classes compiled from the same sources exist; return the folder of the classes."""
+    """Return the folder of the compiled tests; compile them unless their sources are unchanged."""
     classes = CLASSES / digest_of(TESTS, RELEASE, sources_digest(), *map(str, on))[:16]
     if not classes.exists():
         partial = classes.with_suffix(".partial")
         shutil.rmtree(CLASSES, ignore_errors=True)
         partial.mkdir(parents=True)
         compile_classes(TESTS, partial, on)
-        # Rename the folder when it is complete, because an interrupted run leaves incomplete classes.
+        # Rename the folder when it is complete: an interrupted run would leave an incomplete folder of this name.
         partial.rename(classes)
     return classes
 

@@ -1,4 +1,4 @@
-"""Guards that act before a feed starts, and guards of a verification from outside."""
+"""Guards that act before a feed starts, and guards of ``lakefeed verify``."""
 
 from __future__ import annotations
 

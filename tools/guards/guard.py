@@ -38,7 +38,7 @@ class Guard:
 
 
 def java(name: str, file: str, code: str, instead: str, *tests: str) -> Guard:
-    """Return a guard in the JVM module of the core, or of the plug-in whose name is the file's first folder."""
+    """Declare a guard in the Java code of the core, or of the plug-in that the file's first folder names."""
     core = f"jvm/src/main/java/io/lakefeed/{file}.java"
     path = core if Path(core).is_file() else f"packages/{file.partition('/')[0]}/{core}"
     return Guard(name, path, code, instead, tests)

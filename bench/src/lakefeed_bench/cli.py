@@ -7,7 +7,7 @@ from lakefeed.clients.spark.signals import end_on_signals
 
 def main() -> None:
     """Run the command that the arguments name, and exit with its status."""
-    end_on_signals()  # A signal must also end the imports, which take seconds.
+    end_on_signals()  # A signal must also end the command during its imports, which take seconds.
     import click
 
     from lakefeed.cli.main import main as run

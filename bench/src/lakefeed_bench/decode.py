@@ -24,10 +24,10 @@ from lakefeed_local.produce.taxi import KEY, taxi_rows, taxi_schema
 from lakefeed_testing.schemas import HttpAnswer, serve_http
 
 _SCHEMA_ID = 100_001
-"""The schema id in every record's header; the id needs several bytes, like the ids of a registry in production."""
+"""The schema id in every record's header; like a production registry's ids, it takes several bytes."""
 
 WARM_UP = 2
-"""The number of rounds at the beginning that do not count, because the JVM still compiles."""
+"""The number of first rounds that do not count, because the JVM still compiles in them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class DecodeCase:
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """The tasks' CPU time per row, and the rows per second of elapsed time: of one round, or medians over rounds."""
+    """The tasks' CPU time per row, and rows per second of elapsed time; of one round, or medians over rounds."""
 
     cpu_microseconds: float
     rows_per_second: float
@@ -78,17 +78,17 @@ class DecoderComparison:
 
     @property
     def ratio_without_reading(self) -> float:
-        """The ratio of the CPU times to ``from_avro`` without the time that reads the values from memory."""
+        """The ratio of CPU times, from_avro's to lakefeed's, without the time to read the values from memory."""
         reading = self.read.cpu_microseconds
         return (self.from_avro.cpu_microseconds - reading) / max(self.lakefeed.cpu_microseconds - reading, 1e-6)
 
 
 def compare(spark: SparkSession, name: str, *, rows: int, rounds: int, warm_up: int = WARM_UP) -> DecoderComparison:
-    """Measure the two decoders in turns on the same records, all of which must fit into the driver's memory."""
+    """Measure the two decoders alternately on the same records, all of which must fit into the driver's memory."""
     from pyspark import StorageLevel
 
     case = CASES[name]
-    # The records are cached deserialized, because otherwise each round would include decompressing the cache.
+    # Cache the records deserialized: otherwise each round would include the decompression of the cache.
     records = values(spark, case, rows).persist(StorageLevel(False, True, False, True))
     answer = json.dumps({"schema": case.schema}).encode()
     try:
@@ -135,7 +135,7 @@ def _jobs(values: DataFrame, case: DecodeCase, registry_url: str) -> dict[str, D
 def _task_cpu(spark: SparkSession, frame: DataFrame) -> int:
     """Compute all rows, discard them, and return the tasks' CPU time in nanoseconds."""
     context = spark.sparkContext
-    # Each call has its own job group, because Spark's status store also keeps the jobs of earlier calls.
+    # Each call needs its own job group, because Spark's status store keeps the jobs of earlier calls.
     group = uuid.uuid4().hex
     context.setJobGroup(group, group)
     frame.write.format("noop").mode("overwrite").save()

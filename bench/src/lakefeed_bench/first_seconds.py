@@ -1,4 +1,4 @@
-"""Measure the time, CPU time and S3 requests of short commands: ``lakefeed-bench first-seconds``."""
+"""Measure elapsed time, CPU time and S3 requests of short commands: ``lakefeed-bench first-seconds``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lakefeed_bench.minio import Minio, by_api
 from lakefeed_bench.processes import run_command
 
 _WITH, _WITHOUT = "first_seconds", "first_seconds_ledger"
-"""The names of the pipelines with a checkpoint and without a checkpoint."""
+"""The pipeline with a checkpoint, and the pipeline without one."""
 _RUN = ("--once", "--output", "json")
 COMMANDS = {
     "version": ("--version",),
@@ -27,12 +27,12 @@ COMMANDS = {
     "run-without-checkpoint": ("run", _WITHOUT, *_RUN),
     "run": ("run", _WITH, *_RUN),
 }
-"""The arguments of the timed commands; a pipeline's name stands for the path of its file."""
+"""The arguments of the timed commands, in which a pipeline's name stands for its file's path."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimedCommand:
-    """One run of a command. The requests are counted in the store's trace, so those of Python are included."""
+    """One run of a command. The requests are those in the store's trace, so they include requests from Python."""
 
     seconds: float
     cpu_seconds: float
@@ -49,7 +49,7 @@ class TimedCommand:
 
 @dataclass(frozen=True, kw_only=True)
 class CommandResult:
-    """All timed runs of one command: the medians of the times, and the requests of the run with the most."""
+    """All timed runs of one command: the medians of the times, and the requests of the run with the most requests."""
 
     command: str
     seconds: float
@@ -97,7 +97,7 @@ def first_seconds(bench: Bench, records: int, runs: int, commands: Sequence[str]
             if at not in filled:
                 filled.add(at)
                 processes["produce"](jobs.produce_trips, work, bench.endpoints)
-            archive = "" if class_archive else OFF  # With the empty value, the JVM reads an existing archive.
+            archive = "" if class_archive else OFF  # An empty value means that the JVM reads an existing archive.
             if class_archive and at < 1 and command.startswith("run"):
                 archive = WRITE
             environment = {**bench.endpoints.as_environment(), VARIABLE: archive}
@@ -127,7 +127,7 @@ def _write_pipeline(bench: Bench, name: str, work: Work) -> Path:
     checkpoint = f"s3a://{bench.endpoints.bucket}/checkpoints/{name}" if name == _WITH else None
     sink = {"iceberg": {"table": f"lake.bench.{name}"}}
     document = jobs.pipeline_document(name, [work.topic], bench.endpoints, sink=sink, checkpoint=checkpoint)
-    file = bench.logs / f"{name}.json"  # JSON is also YAML.
+    file = bench.logs / f"{name}.json"  # YAML can be written as JSON.
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(document, indent=2) + "\n", "utf-8")
     return file

@@ -1,9 +1,9 @@
 """Fit how a cost grows, as ``fixed + rate * size ** exponent``, and compute the exponent's confidence interval.
 
 A straight line through the logarithms would underestimate the exponent, because a batch also has a fixed cost. So the
-fit includes the fixed cost: for every exponent of a grid, least squares of the relative errors give the best fixed cost
-and rate, neither negative. The best exponent is the one with the smallest error. Its interval contains the exponents
-that an F test at 95 % does not reject.
+fit includes the fixed cost: for every exponent of a grid, the least squares of relative errors give the best fixed cost
+and rate; neither may be negative. The best exponent is the one with the smallest error. Its interval contains the
+exponents that an F test at 95 % does not reject.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 Points = Sequence[tuple[float, float]]
 
 TOLERANCE = 0.1
-"""The amount by which an exponent may exceed its bound, because caches and sorting cost a little more than linear."""
+"""An exponent may exceed its bound by this much, because caches and sorting cost a little more than linear."""
 GROWS = 1.25
 """If a cost grows by less than this factor over the whole range, or by less than its noise, it counts as flat."""
 _STEP, _MOST = 0.01, 3.0
@@ -58,7 +58,7 @@ def growth_of(points: Points) -> CostGrowth:
     (fixed, rate, error), degrees = fits[exponent], len(points) - _PARAMETERS
     smallest, largest = min(x for x, _ in points), max(x for x, _ in points)
     ratio = (fixed + rate * largest**exponent) / (fixed + rate * smallest**exponent)
-    # Use a minimum for the error, because points that happen to fit exactly would give an interval of length 0.
+    # The error has a minimum: otherwise, points that fit exactly by chance would give an interval of length 0.
     least = max(error, len(points) * 1e-6)
     allowed = least * (1 + float(stats.f.ppf(0.95, 1, degrees)) / degrees) if degrees > 0 else math.inf
     if rate == 0.0 or ratio < GROWS or flat_error <= allowed:
@@ -75,7 +75,7 @@ def _fit(points: Points, exponent: float | None) -> tuple[float, float, float]:
 
     sizes, costs = np.array(points, dtype=float).T
     scale = sizes.max()
-    # Each equation is divided by its cost, so that the errors are relative.
+    # Dividing both sides of an equation by its cost makes the errors relative.
     columns = [1 / costs] if exponent is None else [1 / costs, (sizes / scale) ** exponent / costs]
     fitted, norm = nnls(np.column_stack(columns), np.ones(len(costs)))
     return float(fitted[0]), 0.0 if exponent is None else float(fitted[1] / scale**exponent), float(norm**2)

@@ -1,4 +1,4 @@
-"""Code that all measurements share: a command with its own stack, processes with a JVM, taking turns, and tables."""
+"""The parts that all measurements share: commands with a stack, processes with a JVM, rounds, and tables."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Outcome:
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """The running stack of one measurement, which only this measurement uses."""
+    """The running stack of one measurement, which no other measurement uses."""
 
     endpoints: Endpoints
     folder: Path
@@ -73,7 +73,7 @@ class Bench:
 
 
 def measurement(name: str, *options: Option, store: str = "minio") -> Callable[[Callable[..., Outcome]], click.Command]:
-    """Turn a function into a command: the command starts a stack, and passes a ``Bench`` and the options."""
+    """Make a function a command that starts a stack, and calls the function with a ``Bench`` and the options."""
 
     def decorate(measure: Callable[..., Outcome]) -> click.Command:
         @wraps(measure)
@@ -145,7 +145,7 @@ def median_of(runs: Sequence[Result]) -> Result:
 
 
 def median_ratio(ours: Iterable[Result], others: Iterable[Result], figure: Callable[[Result], float]) -> float:
-    """Return the median over the rounds of ``ours`` divided by ``others``, by this figure."""
+    """Return the median over all rounds of ``ours`` divided by ``others``, for this figure."""
     return statistics.median(figure(our) / figure(other) for our, other in zip(ours, others, strict=True))
 
 
@@ -189,10 +189,10 @@ def document(value: Any) -> Any:
 
 @contextmanager
 def job_process(environment: Mapping[str, str], *, log: Path) -> Iterator[Run]:
-    """Start a process, and yield a function that runs a job in it and returns the job's result or raises JobFailed.
+    """Start a process; yield a function that runs a job in the process, and returns its result or raises JobFailed.
 
-    The process and its JVM write to the log. Process and JVM end with the block, so that the next case does not count
-    the JVM's last requests. A pipe carries the arguments, so that ``ps`` does not show secrets.
+    The process and its JVM write to the log. Both end with the block, so that the next case does not count the JVM's
+    last requests. Arguments are sent through a pipe, because ``ps`` would show their secrets.
     """
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawn, initializer=_prepare, initargs=(environment, log)) as pool:
@@ -242,5 +242,5 @@ def _end_jvm() -> None:
         return
     SparkSession.builder.getOrCreate().stop()
     gateway.shutdown()
-    gateway.proc.stdin.close()  # The JVM ends when its input closes.
+    gateway.proc.stdin.close()  # At the end of its input, the JVM exits.
     gateway.proc.wait(_JVM_SECONDS)

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 Reader = TypeVar("Reader", "DataFrameReader", "DataStreamReader")
 Manager = Literal["spark", "abortable", "lakefeed"]
-"""``spark``: plain Spark with its defaults. ``abortable``: plain Spark with the checkpoint manager of its hadoop-cloud
-module. ``lakefeed``: ``lakefeed run``, with lakefeed's settings and checkpoint manager."""
+"""``spark``: plain Spark with its defaults. ``abortable``: plain Spark with the checkpoint manager of Spark's
+hadoop-cloud module. ``lakefeed``: ``lakefeed run``, with lakefeed's settings and checkpoint manager."""
 Sink = Literal["parquet", "iceberg"]
 
 _ABORTABLE = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
@@ -48,7 +48,7 @@ class Work:
 
     @property
     def records_a_batch(self) -> int:
-        """Spark's ``maxOffsetsPerTrigger``: larger than a batch, because Spark rounds each partition's share down."""
+        """Spark's ``maxOffsetsPerTrigger``: more than a batch has, because Spark rounds each partition's share down."""
         return -(-self.rows // self.batches) + self.partitions - 1
 
     @property
@@ -109,7 +109,7 @@ def pipeline_document(
 
 @dataclass(frozen=True, kw_only=True)
 class LandingCase:
-    """A job that lands a topic in its own table or path, with its own checkpoint."""
+    """A job that lands a topic in a table or path of its own, with its own checkpoint."""
 
     name: str
     bucket: str
@@ -136,7 +136,7 @@ class LandingCase:
     def pipeline(
         self, topic: str, endpoints: Endpoints, *, most: int, blocks: Mapping[str, Any] = _NOTHING, **sink: Any
     ) -> Pipeline:
-        """Return the pipeline that lands the topic; ``blocks`` and ``sink`` add keys to its file and to its sink."""
+        """Return the pipeline that lands the topic; ``blocks`` are further keys of its file, ``sink`` of its sink."""
         place = {"table": self.table} if self.sink == "iceberg" else {"path": self.path}
         document = pipeline_document(
             self.name.replace("-", "_"),
@@ -164,7 +164,7 @@ def start_session(
 def land(
     spark: SparkSession, case: LandingCase, work: Work, endpoints: Endpoints, options: Mapping[str, str] = _NOTHING
 ) -> None:
-    """Land the topic; without lakefeed, plain Spark does the same, with ``options`` for its Kafka source."""
+    """Land the topic by lakefeed, or else by plain Spark with ``options`` for its Kafka source."""
     if case.manager == "lakefeed":
         case.pipeline(work.topic, endpoints, most=work.records_a_batch).run(spark=spark, once=True)
         return
@@ -242,7 +242,7 @@ def _plain_settings(case: LandingCase, endpoints: Endpoints) -> dict[str, Option
         f"{catalog}.jdbc.schema-version": "V1",
         f"{catalog}.warehouse": case.environment(endpoints)["LAKEFEED_WAREHOUSE"],
         f"{catalog}.io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
-        # Iceberg's default, the Apache client, does not start, because it needs a newer AWS SDK than Hadoop's.
+        # Iceberg's default HTTP client, Apache's, does not start: it needs a newer AWS SDK than Hadoop's.
         f"{catalog}.http-client.type": "urlconnection",
         f"{catalog}.client.region": endpoints.region,
         f"{catalog}.s3.endpoint": endpoints.s3_endpoint,

@@ -93,7 +93,7 @@ class BatchTime:
 
 
 def covered(spans: Iterable[Sequence[float]]) -> float:
-    """Return the total length of the spans, counting times at which spans overlap once."""
+    """Return the total length of the spans; a time in several spans counts once."""
     total, until = 0.0, float("-inf")
     for start, end in sorted(map(tuple, spans)):
         total += max(0.0, end - max(start, until))
@@ -103,7 +103,7 @@ def covered(spans: Iterable[Sequence[float]]) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Overhead:
-    """Medians over batches: time outside tasks (also its 99th percentile) and in tasks; the mean number of jobs."""
+    """Medians over batches: time outside tasks (and its 99th percentile) and in tasks; and the mean number of jobs."""
 
     batches: int
     p50_ms: float
@@ -127,7 +127,7 @@ class Overhead:
 
 @contextmanager
 def noting_batches(spark: SparkSession) -> Iterator[list[BatchTime]]:
-    """Yield a list; when the block ends, the list gets the times of the block's batches."""
+    """Yield a list that has the times of the block's batches when the block has ended."""
     batches: list[BatchTime] = []
     context: Any = spark.sparkContext._jsc
     times = java(spark).bench.BatchTimes.begin(context.sc())
@@ -147,7 +147,7 @@ TRIGGERS: dict[Target, tuple[str, ...]] = {
     "topic": ("1 second", "real-time"),
 }
 LEAST_BATCHES = 5
-"""The least number of batches to measure; with a long trigger, the measurement therefore takes longer."""
+"""The least number of batches to measure: with a long trigger, the measurement lasts longer because of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +155,7 @@ class Latency:
     """The result for one trigger. Producer and reader use the same clock.
 
     Attributes:
-        copies: repeated arrivals of records.
+        copies: how often a record arrived again.
         batches: the number of batches that began during the measurement; None in real-time mode.
         files_per_hour, requests_per_hour: new data files and S3 requests, extrapolated from the measured batches.
         requests_per_batch: the mean number of S3 requests.
@@ -178,7 +178,7 @@ class Latency:
 
     @property
     def holds(self) -> bool:
-        """Return True if no record is missing, and exactly-once delivery made no copies."""
+        """Return True if no record is missing and, under exactly-once, no record arrived twice."""
         return not self.missing and not (self.copies and self.guarantee == "exactly-once")
 
 
@@ -295,7 +295,7 @@ def measure(
 def _run(
     bench: Bench, spark: SparkSession, config: PipelineConfig, watch: tuple[Any, ...]
 ) -> tuple[Observed, list[tuple[float, FinishedBatch]], list[BatchTime]]:
-    """Run a pipeline until the reader has finished; return the reader's observations, the batches and their times."""
+    """Run a pipeline until the reader ends; return the reader's observations, the batches and their times."""
     from pyspark import inheritable_thread_target
 
     pipeline = Pipeline(config, environment=bench.endpoints.as_environment())
@@ -307,7 +307,7 @@ def _run(
     with ExitStack() as stack:
         times = stack.enter_context(noting_batches(spark))
         pool = stack.enter_context(ThreadPoolExecutor(2))
-        # The exit stack ends this before the pool, because if the pipeline fails, the pool would wait for the reader's
+        # The exit stack ends the reader before the pool: if the pipeline fails, the pool would wait for the reader's
         # process.
         run = stack.enter_context(job_process({}, log=bench.logs / f"{config.name}.log"))
         stack.callback(stop.set)

@@ -1,4 +1,4 @@
-"""Send records at a constant rate, and note when a reader sees them; this runs in a separate process."""
+"""Send records at a constant rate, and record when a reader sees them; both in a separate process."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Observed:
     Attributes:
         records: the number of records sent.
         took: sorted nanoseconds from the producer's call until a reader saw the record.
-        copies: repeated arrivals of records.
+        copies: how often a record arrived again.
         began, ended: the start and the end of the measurement, in seconds since 1970.
         files: new data files in the table; None for a topic.
     """
@@ -73,7 +73,7 @@ class _Reader(ABC):
 
     @abstractmethod
     def arrivals(self) -> Iterator[tuple[int, int]]:
-        """Yield the number of each record, and the nanoseconds from its sending until it was visible."""
+        """Yield each new record's number, and the nanoseconds from sending until the reader saw it."""
 
     def files(self, began: float, ended: float) -> int | None:
         """Return the number of data files that became visible between the two times; None for a topic."""
@@ -92,7 +92,7 @@ def observe(target: str, name: str, endpoints: Endpoints, load: Load, drain: flo
         first, began = sender.count, time.time()
         _follow(reader, load.seconds)
         measured, ended = range(first, sender.count), time.time()
-        # The producer still sends meanwhile, because without new records the last batches would be smaller and faster.
+        # The producer still sends: without new records the last batches would be smaller and faster.
         _follow(reader, drain, until=lambda: reader.count >= measured.stop)
     took: dict[int, int] = {}
     copies = 0
@@ -171,8 +171,8 @@ class _TopicReader(_Reader):
 class _TableReader(_Reader):
     """Records when a reader of an Iceberg table can first see each snapshot.
 
-    The reader queries the catalog's database for the table's metadata file. If that file has changed, pyiceberg loads
-    the table, and the new snapshots count as visible from that moment on.
+    The reader queries the catalog's database for the table's metadata file. If it names another file, pyiceberg loads
+    the table, and its new snapshots count as visible from that moment on.
     """
 
     def __init__(self, name: str, endpoints: Endpoints) -> None:
@@ -186,7 +186,7 @@ class _TableReader(_Reader):
 
     def poll(self) -> None:
         query = "SELECT metadata_location FROM iceberg_tables WHERE table_namespace = ? AND table_name = ?"
-        # Fetch all rows, because an unfinished query would hold a lock that blocks the writer.
+        # Fetch all rows: an unfinished query would keep a lock that blocks the writer.
         rows = self._database.execute(query, (NAMESPACE, self._name)).fetchall()
         if rows and rows[0][0] != self._location:
             self._location, self._table = rows[0][0], self._catalog.load_table((NAMESPACE, self._name))
@@ -198,7 +198,7 @@ class _TableReader(_Reader):
         time.sleep(POLL_SECONDS)
 
     def _entries(self) -> list[tuple[str, int]]:
-        assert self._table is not None  # Without a visible record, ``observe`` has raised an error.
+        assert self._table is not None  # If no record was visible, ``observe`` has raised an error.
         entries = self._table.inspect.entries().select(["snapshot_id", "data_file"]).to_pylist()
         return [(entry["data_file"]["file_path"], self._visible_at[entry["snapshot_id"]]) for entry in entries]
 

@@ -1,4 +1,4 @@
-"""Count the S3 requests of a measurement by MinIO's trace, and the objects that a bucket has afterwards."""
+"""Count the S3 requests of a measurement in MinIO's trace, and the objects that its bucket has afterwards."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lakefeed.errors import Unreachable
 from lakefeed_bench.harness import Bench
 
 _TRACE = "/minio/admin/v3/trace?s3=true"
-"""The API of ``mc admin trace``: the store sends a line of JSON when a request ends, and a blank every second."""
+"""The API of ``mc admin trace``: MinIO sends a line of JSON when a request ends, and a blank every second."""
 _MARK_SECONDS = 60.0
 _POLL_SECONDS = 0.1
 
@@ -47,7 +47,7 @@ class Kept:
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """A request in the trace: its API, such as ``s3.PutObject``, and the bytes of both directions with headers."""
+    """A request in the trace: its API, such as ``s3.PutObject``, and the bytes sent and received, with headers."""
 
     at: datetime
     api: str
@@ -70,7 +70,7 @@ class ApiCalls:
 
 @dataclass(frozen=True, kw_only=True)
 class Phases:
-    """The number of requests before the first batch, in the first batch, and per later batch (with the query's end)."""
+    """The number of requests before the first batch, in it, and per later batch (including the query's end)."""
 
     batches: int
     startup: int
@@ -105,8 +105,8 @@ class Minio:
     def trace(self, name: str) -> Iterator[Callable[[], list[Request]]]:
         """Trace all requests into a file; yield a function that returns the requests up to its call.
 
-        A request for a bucket with a random name marks the start, and a second such request the end. The first request
-        is repeated until the trace shows it, because a trace begins with a delay.
+        A request for a bucket with a random name marks the start in the trace, and another one the end. The first is
+        repeated until the trace shows it, because tracing begins with a delay.
         """
         import httpx
         from botocore.auth import S3SigV4Auth
@@ -143,7 +143,7 @@ class Minio:
                 thread.join()
 
     def _mark(self, file: Path, *, repeat: bool) -> str:
-        """Request a bucket that does not exist, wait until the trace shows the request; return the bucket's name."""
+        """Request a bucket that does not exist; wait until the trace shows the request; return the bucket's name."""
         deadline, mark = time.monotonic() + _MARK_SECONDS, self._request_mark()
         while mark not in file.read_text():
             if time.monotonic() > deadline:
@@ -158,7 +158,7 @@ class Minio:
         import httpx
 
         name = f"mark-{uuid.uuid4().hex}"
-        # MinIO traces this unsigned request for a bucket that does not exist, although it refuses the request.
+        # MinIO traces this unsigned request although it refuses it.
         httpx.head(f"{self._endpoint}/{name}")
         return name
 
@@ -197,13 +197,13 @@ def parse(text: str) -> list[Request]:
 
 
 def between(requests: Sequence[Request], *, begin: str, end: str) -> list[Request]:
-    """Return the requests between the two marks, which are names of buckets."""
+    """Return the requests between two requests that mark start and end by their buckets' names."""
     paths = [request.path.strip("/") for request in requests]
     return list(requests[paths.index(begin) + 1 : paths.index(end)])
 
 
 def by_api(requests: Iterable[Request]) -> list[ApiCalls]:
-    """Add up the requests of each API, ordered by name."""
+    """Return the sums of each API's requests, ordered by name."""
     grouped: dict[str, list[Request]] = {}
     for request in requests:
         grouped.setdefault(request.api, []).append(request)

@@ -1,9 +1,9 @@
 """Measure the cost of monitoring a feed, by paired runs: ``lakefeed-bench monitor``.
 
 The two runs of a pair land the same topic in new tables, in one warm JVM: one run with all monitoring, one without. The
-figure is the CPU time of the driver's JVM and Python process; the clients that read the monitoring are not included.
-The CPU time of tasks, JVM compilers and garbage collector varies more between runs than monitoring costs. So the loss
-is the CPU time that monitoring adds outside these three, as a share of all CPU time. The store's trace counts requests.
+figure is the CPU time of the driver's JVM and Python process, without the clients that read the monitoring. The CPU
+time of tasks, JVM compilers and garbage collector varies more between runs than monitoring costs. So the loss is the
+CPU time that monitoring adds outside these three, as a share of all CPU time. The store's trace counts requests.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Onlookers:
             thread.join(_TIMEOUT_SECONDS + 1)
 
     def _look(self, look: Callable[[httpx.Client], None]) -> None:
-        """Until the run ends, wait for the driver's server, and call ``look`` with an HTTP client for this server."""
+        """Wait for the driver's server, and call ``look`` with an HTTP client for it, until the run ends."""
         while not self._over.wait(0.2):
             for driver in drivers.all_drivers(folder=self._folder):
                 if driver.feed == self._feed and driver.is_running and driver.url:
@@ -122,13 +122,13 @@ WARM_UP_PAIRS = 2
 
 @dataclass(frozen=True, kw_only=True)
 class CostRun:
-    """One run: the driver's CPU seconds by kind of thread, the run's duration, and the number of S3 requests."""
+    """One run: the driver's CPU seconds by type of thread, the run's duration, and the number of S3 requests."""
 
     mode: Mode
     rows: int
     batches: int
     cpu: dict[str, float]
-    """By kind of thread: ``tasks``, ``compilers``, ``collector``, ``python`` and ``other``."""
+    """By type of thread: ``tasks``, ``compilers``, ``collector``, ``python`` and ``other``."""
     seconds: float
     s3_requests: int = 0
     answers: dict[str, int] = field(default_factory=dict)
@@ -158,7 +158,7 @@ class CostRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Loss:
-    """The share by which monitoring lowers a figure, with the 95 % confidence interval of this share."""
+    """The share by which monitoring lowers a figure, and the 95 % confidence interval of the share."""
 
     share: float
     low: float
@@ -166,7 +166,7 @@ class Loss:
 
     @classmethod
     def of(cls, pairs: Sequence[tuple[float, float]]) -> Loss:
-        """Return the loss; each pair has a figure with and without monitoring, and a larger figure is better."""
+        """Return the loss from pairs of figures, with and without monitoring; a larger figure is better."""
         from scipy import stats
 
         ratios = [math.log(on / off) for on, off in pairs]
@@ -178,7 +178,7 @@ class Loss:
 
     @property
     def verdict(self) -> Literal["below", "above", "unclear"]:
-        """The position of the interval relative to ``MOST_LOSS``: "unclear" if ``MOST_LOSS`` is inside."""
+        """The verdict on the interval: below or above ``MOST_LOSS``, or "unclear" if the interval contains it."""
         if self.high < MOST_LOSS:
             return "below"
         return "above" if self.low > MOST_LOSS else "unclear"
@@ -203,7 +203,7 @@ class MonitorCost:
 
     @property
     def added(self) -> Loss:
-        """The loss of throughput, in rows per CPU second, because monitoring uses CPU time outside the tasks."""
+        """The loss of throughput, in rows per CPU second, through the CPU time that monitoring uses outside tasks."""
         usual = statistics.fmean(run.cpu_seconds for pair in self.pairs for run in (pair.on, pair.off))
         return Loss.of([(usual / (usual + pair.on.rest - pair.off.rest), 1.0) for pair in self.pairs])
 
@@ -252,7 +252,7 @@ def pipeline_of(mode: Mode, at: int, work: Work, bench: Bench, *, address: str) 
 
 
 def run_case(mode: Mode, document: dict[str, Any], rows: int) -> dict[str, Any]:
-    """Run a pipeline in this process's session, and return those fields of a ``CostRun`` that this process measures."""
+    """Run a pipeline in this process's session; return the fields of a ``CostRun`` that this process measures."""
     pipeline = Pipeline(PipelineConfig.model_validate(document), environment=dict(os.environ))
     # Do not call pipeline.session(): its preflight would add S3 requests from Python.
     spark = session("bench-monitor", connections=pipeline.connections)

@@ -17,15 +17,15 @@ from typing import Any
 from lakefeed.errors import JobFailed
 
 _THREADS = {"Executor task l": "tasks", "C1 CompilerThre": "compilers", "C2 CompilerThre": "compilers"}
-"""The kind of a JVM thread by the first 15 characters of its name, because Linux keeps no more. The names of the
+"""The type of a JVM thread by the first 15 characters of its name; Linux stores no more. The names of the
 garbage collector's threads begin with G1 or GC."""
 KEEP_COMPILERS = {"JAVA_TOOL_OPTIONS": "-XX:-UseDynamicNumberOfCompilerThreads"}
-"""The variable that keeps compiler threads alive, because the CPU time of an ended thread cannot be read."""
+"""The JVM option that keeps compiler threads alive, because the CPU time of an ended thread cannot be read."""
 _PR_SET_CHILD_SUBREAPER = 36
 
 
 def jvm_pid() -> int:
-    """Return the process id of the driver's JVM; it is that of spark-submit's shell, which the JVM has replaced."""
+    """Return the process id of the driver's JVM, which was first that of spark-submit's shell."""
     from pyspark import SparkContext
 
     gateway: Any = SparkContext._gateway
@@ -86,7 +86,7 @@ class CpuTimes:
         return cls(jvm=cpu_time(process / "stat")[1], python=time.process_time(), threads=threads)
 
     def since(self, before: CpuTimes) -> dict[str, float]:
-        """Return the CPU time since ``before`` by kind of thread; ``other`` includes ended threads."""
+        """Return the CPU time since ``before`` by type of thread; ``other`` includes threads that have ended."""
         spent = dict.fromkeys(("tasks", "compilers", "collector"), 0.0)
         for thread, (name, seconds) in self.threads.items():
             kind = _THREADS.get(name, "collector" if name.startswith(("G1", "GC")) else "")
@@ -130,8 +130,8 @@ class FinishedCommand:
 def run_command(command: Sequence[str], *, environment: Mapping[str, str], log: Path) -> FinishedCommand:
     """Run a command, wait for all of its processes, and append its stderr to the log.
 
-    A driver's JVM ends after its command, and the CPU seconds until then count too. So this process adopts the
-    command's orphaned processes, which only Linux supports. Raises JobFailed if the status is not 0.
+    A driver's JVM ends after its command, and its CPU seconds count until then. So this process adopts the command's
+    orphaned processes, which is possible only on Linux. Raises JobFailed if the status is not 0.
     """
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     # The empty variable lets Python write compiled modules in the warm-up round, as in a usual installation.

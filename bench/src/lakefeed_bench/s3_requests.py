@@ -25,13 +25,13 @@ MANAGERS, SINKS = get_args(Manager), get_args(Sink)
 
 @dataclass(frozen=True, kw_only=True)
 class Workload(Work):
-    """The trips to land, Spark settings for all cases, and published figures to compare with."""
+    """The trips to land, the Spark settings of all cases, and published figures for comparison."""
 
     conf: Mapping[str, str] = field(default_factory=dict)
     published: tuple[str, ...]
 
 
-# The published figures have versions and delete markers only as a sum.
+# The published figures give versions and delete markers only as a sum.
 WORKLOADS = {
     "six": Workload(
         name="six",
@@ -48,7 +48,7 @@ WORKLOADS = {
         rows=20_000,
         batches=200,
         partitions=1,
-        # Small values, so that most batches of the run include compacting logs and purging old entries.
+        # With these small values, most batches of the run include a compaction of logs and a purge of old entries.
         conf={
             "spark.sql.streaming.minBatchesToRetain": "10",
             "spark.sql.streaming.fileSink.log.compactInterval": "10",
@@ -100,7 +100,7 @@ class CountedCase:
 
     @property
     def meter_agrees(self) -> bool:
-        """Return True if JVM and store counted the same number of requests for every API."""
+        """Return True if the JVM and the store counted the same number of requests for every API."""
         return self.metered == self.calls
 
     @property
@@ -126,7 +126,7 @@ def measure(bench: Bench, minio: Minio, case: LandingCase, work: Workload, *, ex
         requests = finish_trace()
         if case.sink == "parquet":
             rows = run(count_rows, case.path)
-        else:  # Of an Iceberg table, pyiceberg counts the rows.
+        else:  # pyiceberg counts the rows of an Iceberg table.
             rows = open_table(case.table, connections=Connections.from_environment(environment)).scan().count()
     return CountedCase(
         manager=case.manager,
@@ -150,7 +150,7 @@ def run_case(case: LandingCase, work: Workload, endpoints: Endpoints) -> dict[st
 
 
 def count_rows(path: str) -> int:
-    """Return the number of committed rows of a Parquet sink; Spark excludes other files by ``_spark_metadata``."""
+    """Return the number of committed rows of a Parquet sink; Spark skips uncommitted files by ``_spark_metadata``."""
     from pyspark.sql import SparkSession
 
     return SparkSession.builder.getOrCreate().read.parquet(path).count()

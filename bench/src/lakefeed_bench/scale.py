@@ -1,7 +1,8 @@
 """Measure how the cost of a batch grows with the dimensions of a feed: ``lakefeed-bench scale``.
 
-One dimension grows while the others are constant. Each dimension has its own JVM, which runs the sizes upwards in one
-round and downwards in the next. A figure is the mean over a run's batches without the first ones.
+One dimension grows while the others are constant. Each dimension has its own JVM, which runs the sizes in ascending
+order in one round, and in descending order in the next. A figure is the mean over a run's batches, except the first
+ones.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from lakefeed_bench.scale_jobs import ScaleFigures, ScaleRun, create_topic, fill
 
 MEGABYTE = 1_000_000
 HEAP_MB = 64
-"""The driver's heap, after a garbage collection, may grow by this number of MB and still counts as flat."""
+"""If the driver's heap grows by at most this many MB after a garbage collection, it counts as flat."""
 _FIRST_BATCHES = 2
 _SPARE_BATCHES = 8
-"""The number of batches for which the topics have spare records, because a run may begin some before it stops."""
+"""The topics have records for this many more batches, because a run may begin some batches before it stops."""
 _UPKEEP = {"every": "20 seconds", "only": ["expire"], "expire": {"older_than": "20 seconds", "keep": 100}}
 """An upkeep that expires snapshots after 60 to 100 commits, like hourly upkeep of a feed that commits every minute.
 Manifests are not rewritten, because the memory of that Spark job would count as the driver's."""
@@ -45,8 +46,8 @@ class Dimension:
         sizes: the sizes to measure, in ascending order.
         records: the number of records per batch and topic; 0 if the records themselves grow.
         steady: the number of measured batches per run, after the first ones.
-        bound: the exponent that the cost of a batch must not exceed. It is 0 for sizes that accumulate during a run,
-            because otherwise the cost of the whole run would grow faster than its length.
+        bound: the exponent that the cost of a batch must not exceed. It is 0 for a size that grows during a run:
+            otherwise the cost of the run would grow faster than its length.
     """
 
     name: str
@@ -82,7 +83,7 @@ DIMENSIONS = {dimension.name: dimension for dimension in _ALL}
 
 @dataclass(frozen=True, kw_only=True)
 class CostPoint:
-    """The cost of a batch at one size: the means over one run, or the medians over the means of all runs."""
+    """A batch's cost at one size: the means over one run's batches, or the medians of these means over all runs."""
 
     size: int
     cpu_seconds: float
@@ -137,7 +138,7 @@ class DimensionResult:
 
 
 def chosen(texts: Sequence[str]) -> list[Dimension]:
-    """Parse values of ``--dimension``, ``NAME`` or ``NAME=MOST``; return all dimensions if no value is given."""
+    """Return the dimensions that ``--dimension`` names, as ``NAME`` or ``NAME=MOST``; all dimensions by default."""
     dimensions = []
     for text in texts or DIMENSIONS:
         name, _, most = text.partition("=")
@@ -248,8 +249,8 @@ def _fill(bench: Bench, dimension: Dimension, run: Run) -> dict[int, list[str]]:
 def _run_of(bench: Bench, dimension: Dimension, size: int, topics: list[str], at: int) -> ScaleRun:
     first, steady, most = _FIRST_BATCHES, dimension.steady, dimension.records
     if dimension.name == "rows":
-        # All sizes share one topic, which has twice the records of the largest batch, so large sizes have fewer
-        # batches.
+        # All sizes share one topic with twice the records of the largest batch, so a run with large batches has fewer
+        # of them.
         first, steady, most = 1, min(steady, 2 * dimension.sizes[-1] // size - 1), size
     return ScaleRun(
         pipeline=_pipeline(bench, dimension, topics, most=most, name=f"scale_{dimension.name}_{size}_{at}"),
@@ -269,13 +270,13 @@ def _pipeline(bench: Bench, dimension: Dimension, topics: list[str], *, most: in
         sink={"iceberg": {"table": f"lake.{name}.{{topic}}" if has_tables else f"lake.scale.{name}"}},
         most=most,
         checkpoint=None if has_tables else f"s3a://{bench.endpoints.bucket}/checkpoints/{name}",
-        # Expire snapshots, because each commit writes the summaries of all snapshots, so commits would slow down.
+        # Expire snapshots: a commit writes the summaries of all snapshots, so commits would become slower.
         upkeep=_UPKEEP if dimension.name == "batches" else None,
     )
 
 
 def _point(figures: ScaleFigures, at: int, *, size: int) -> CostPoint:
-    """Return the cost of a batch: the mean over the batches between two marks."""
+    """Return the cost of a batch: the mean over the batches between two measurements."""
     before, after = figures.marks[at - 1], figures.marks[at]
     batches = after.batch - before.batch
     return CostPoint(

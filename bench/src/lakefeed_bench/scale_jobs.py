@@ -42,7 +42,7 @@ _SCHEMA = {
 _OVERHEAD = 20
 """The bytes of a record besides its text: Confluent's header, the number, and the text's length."""
 LARGEST_RECORD = 4_000_000
-# With default settings, the broker preallocates 20 GB of index files for a thousand partitions.
+# With the broker's defaults, it would preallocate 20 GB of index files for a thousand partitions.
 _TOPIC = {"segment.index.bytes": "65536", "max.message.bytes": str(LARGEST_RECORD)}
 _COLUMNS = (
     "cast(id * {n} % 1000003 AS BIGINT)",
@@ -61,10 +61,10 @@ class ScaleRun:
 
     Attributes:
         pipeline: the content of its pipeline file.
-        marks: the numbers of the batches after which figures are taken; the run ends after the last one.
+        marks: the numbers of the batches after which the run measures; it ends after the last of them.
         heap_at: the marks at which a garbage collection precedes the measurement of the driver's heap.
         files: the number of data files to add to the table before the run.
-        has_tables: each topic has its own table; a batch is then a round of all topics.
+        has_tables: each topic has its own table; a batch then consists of a batch of each topic.
     """
 
     pipeline: Mapping[str, Any]
@@ -76,7 +76,7 @@ class ScaleRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """The resources used from the start of the run to the end of a batch.
+    """A measurement: the resources used from the start of the run to the end of a batch.
 
     ``heap`` is the driver's heap in bytes after a garbage collection; None if it was not measured.
     """
@@ -94,7 +94,7 @@ class Mark:
 
 @dataclass(frozen=True, kw_only=True)
 class ScaleFigures:
-    """The marks of a run; ``is_complete`` if the run reached its last mark, and every record became a row."""
+    """The measurements of a run; ``is_complete`` if the run reached its last one, and every record became a row."""
 
     marks: tuple[Mark, ...]
     peak_rss_mb: int
@@ -109,7 +109,7 @@ class ScaleFigures:
 
 
 def run_scale(run: ScaleRun) -> ScaleFigures:
-    """Run a pipeline in this process's session, and take the figures at its marks."""
+    """Run a pipeline in this process's session, and measure after the batches in its ``marks``."""
     pipeline = Pipeline(PipelineConfig.model_validate(run.pipeline), environment=dict(os.environ))
     # Do not call pipeline.session(): its preflight would add S3 requests from Python.
     spark = session("bench-scale", connections=pipeline.connections, conf=jobs.own_classes())
@@ -118,7 +118,7 @@ def run_scale(run: ScaleRun) -> ScaleFigures:
     _collected_heap(spark)
     forget_peaks()
     clock = _Clock(spark, run)
-    # The end of a batch is reported by Spark, or for a feed with many tables by ``on_batch``, once per round.
+    # Spark reports the end of a batch; in a feed with many tables ``on_batch`` reports it, once all topics have one.
     remove = None if run.has_tables else jobs.on_progress(spark, lambda _: clock.end_batch())
     on_batch = (lambda _: clock.end_batch()) if run.has_tables else None
     try:
@@ -131,7 +131,7 @@ def run_scale(run: ScaleRun) -> ScaleFigures:
 
 
 def _add_files(spark: SparkSession, pipeline: Pipeline, files: int) -> None:
-    """Create the pipeline's table with a first batch, and add data files that exist only in its metadata."""
+    """Create the pipeline's table with a first batch, and add data files to its metadata that do not exist."""
     stop = threading.Event()
     pipeline.run(spark=spark, once=True, stop=stop, on_batch=lambda progress: stop.set())
     table = IcebergLedger(spark, pipeline.config.sink.chosen.target, pipeline.config.name).loaded()
@@ -141,7 +141,8 @@ def _add_files(spark: SparkSession, pipeline: Pipeline, files: int) -> None:
 def _collected_heap(spark: SparkSession) -> tuple[int, float]:
     """Collect the driver's garbage; return the bytes in use on the heap, and the seconds that the collections took.
 
-    Several collections are made, and the smallest heap counts, because running batches hold memory temporarily.
+    The garbage is collected several times, and the smallest heap counts, because running batches use memory
+    temporarily.
     """
     java: Any = spark.sparkContext._jvm
     heap, stopped = sys.maxsize, 0.0
@@ -158,7 +159,7 @@ def _collected_heap(spark: SparkSession) -> tuple[int, float]:
 
 @dataclass
 class _Clock:
-    """Takes the figures at the marks, and subtracts what taking them costs, which is mainly garbage collection."""
+    """Measures at the marks, and subtracts the cost of measuring, which is mainly garbage collection."""
 
     spark: SparkSession
     run: ScaleRun
@@ -180,7 +181,7 @@ class _Clock:
         heap, stopped = _collected_heap(self.spark) if self._done in self.run.heap_at else (None, 0.0)
         spent = {**cpu, "collector": cpu["collector"] - self._own_cpu}
         self.marks.append(Mark(batch=self._done, cpu=spent, seconds=seconds, requests=requests, heap=heap))
-        # Print the mark into the log, because a long run returns its figures only at its end.
+        # Also print the measurement into the log, because a long run returns its measurements only at its end.
         print(asdict(self.marks[-1]), flush=True)
         if heap is not None:
             self._own_cpu += CpuTimes.now().since(self._cpu)["collector"] - cpu["collector"]
@@ -199,13 +200,13 @@ def create_topic(topic: str, endpoints: Endpoints, *, partitions: int) -> None:
 def fill_topic(
     topic: str, endpoints: Endpoints, *, records: int, partitions: int, bytes_each: int | None = None
 ) -> None:
-    """Create a topic, and fill its partitions evenly with records of about ``bytes_each`` bytes (default: small)."""
+    """Create a topic, and spread records of about ``bytes_each`` bytes (default: small) evenly over its partitions."""
     from confluent_kafka import Producer
 
     create_topic(topic, endpoints, partitions=partitions)
     schema_id = SchemaRegistry(endpoints.schema_registry_url).register(f"{topic}-value", json.dumps(_SCHEMA))
     length = max(1, (bytes_each or 0) - _OVERHEAD)
-    # Texts are slices of random text, because codecs can hardly compress that.
+    # The texts are slices of random text, which codecs can hardly compress.
     pool = base64.b64encode(random.Random(1).randbytes(length + 1_000_000)).decode()  # noqa: S311  (the same each time)
     settings = {"linger.ms": 20, "message.max.bytes": LARGEST_RECORD, "log_level": 0}
     producer = Producer({"bootstrap.servers": endpoints.bootstrap_servers, **settings})

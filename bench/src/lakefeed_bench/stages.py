@@ -23,7 +23,7 @@ _THREADS: tuple[tuple[Stage, re.Pattern[str]], ...] = (
     ("gc", re.compile(r"^\[(?:GC Thread|G1 |VM Thread|VM Periodic)")),
     ("jit", re.compile(r"^\[C[12] CompilerThre")),
 )
-# The stage of a frame; the first pattern that matches a frame applies.
+# The stage of a frame is that of the first pattern that matches the frame.
 _FRAMES: tuple[tuple[Stage, re.Pattern[str]], ...] = (
     ("upload", re.compile(r"awssdk/|hadoop/fs/s3a/|iceberg/aws/|io/lakefeed/s3/|/S3OutputStream")),
     ("fetch", _KAFKA),
@@ -46,7 +46,7 @@ _FRAMES: tuple[tuple[Stage, re.Pattern[str]], ...] = (
 
 
 def stage_of(frames: list[str]) -> Stage:
-    """Return the stage of a stack; the first frame is the thread's name or the root."""
+    """Return the stage of a stack, whose first frame is the thread's name or the root."""
     for stage, thread in _THREADS:
         if frames and thread.search(frames[0]):
             return stage

@@ -1,8 +1,9 @@
 """Measure how fast lakefeed and other programs land a topic in a table: ``lakefeed-bench throughput``.
 
 Each program and setting is a "way" with its own process, whose JVM stays warm. The ways take turns, and each run has a
-new table and checkpoint. A ratio compares two ways in the same round; the median over the rounds counts. The figure is
-rows per CPU second of the client, because other work on the machine affects rows per second much more.
+new table and checkpoint. A ratio compares two ways in the same round; its result is the median over the rounds. The
+figure is rows per CPU second of the client, because other work on the machine affects it much less than rows per
+second.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ from lakefeed_local.produce.taxi import table_totals
 from lakefeed_local.stack import Stack
 
 USUAL_WAYS = ("lakefeed-iceberg", "lakefeed-parquet", "spark-iceberg", "seed")
-"""The default ways: lakefeed into both sinks, plain Spark into Iceberg, and ``seed`` (plain Spark into
-Parquet)."""
+"""The ways that are measured by default: lakefeed into both sinks, plain Spark into Iceberg, and ``seed`` (plain Spark
+into Parquet)."""
 FAST_PATHS: Mapping[str, FastPath] = {
     f"lakefeed-{sink}-{value}": value for sink in ("iceberg", "parquet") for value in get_args(FastPath)
 }
-"""The ways that set ``fast_path``, with the value that they set; other ways use the default."""
+"""The ways that set ``fast_path``, and the value that they set; other ways use its default."""
 WITHOUT_CHECKPOINT = "lakefeed-iceberg-ledger"
 WAYS = (*USUAL_WAYS, *FAST_PATHS, WITHOUT_CHECKPOINT)
 LIMIT = "limit"
-"""The case that measures the fastest possible fetch, decode and encode, without Spark."""
+"""The way that measures how fast records can be fetched, decoded and encoded at best, without Spark."""
 
 
 def case_of(way: str, at: int, *, bucket: str) -> LandingCase:
@@ -56,7 +57,7 @@ def case_of(way: str, at: int, *, bucket: str) -> LandingCase:
 
 @dataclass(frozen=True, kw_only=True)
 class Landed(RunFigures):
-    """One run, the CPU time of the servers, and whether the rows, sums and offsets are those of the topic."""
+    """One run: the CPU time of the servers, and whether the rows, sums and offsets are those of the topic."""
 
     server_cpu_seconds: dict[str, float]
     rows_equal: bool

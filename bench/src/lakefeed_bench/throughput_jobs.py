@@ -1,4 +1,4 @@
-"""The jobs of ``lakefeed-bench throughput``: land a topic in one way, and measure the limits without Spark.
+"""The jobs of ``lakefeed-bench throughput``: land a topic, and measure the limits without Spark.
 
 The limits are the least cost of a row on this machine: a plain Kafka consumer reads the topic, a loop calls lakefeed's
 decoder, and Arrow's Parquet writer encodes rows from memory into memory. The limits include no upload, commit or
@@ -41,10 +41,11 @@ class RunFigures:
     Attributes:
         seconds, cpu_seconds: from the query's start to its end; the CPU time is that of the JVM and of Python.
         steady_rows, steady_seconds, steady_cpu_seconds: the same without the first batch.
-        batch_overhead_seconds: the mean duration of a batch after the first, without the time of tasks per core.
+        batch_overhead_seconds: the mean duration of a batch after the first, minus the tasks' time divided by the
+            cores.
         peak_rss_mb: the JVM's plus Python's peak resident memory; driver and executor are one JVM.
         ends: the end offset of each partition, as the query reports it.
-        totals: the totals of the rows in a Parquet sink; None for Iceberg, whose table the caller reads.
+        totals: the totals of the rows in a Parquet sink; None for Iceberg, because the caller reads the table.
         stages: the stages' shares of the JVM's CPU samples, if the run was profiled.
     """
 
@@ -116,7 +117,7 @@ def run_once(case: LandingCase, work: Work, endpoints: Endpoints, profile: bool)
 
 
 def remove(case: LandingCase, work: Work, endpoints: Endpoints) -> None:
-    """Remove the table, the files and the checkpoint of a run, because those of all runs would fill the disk."""
+    """Remove the table, the files and the checkpoint of a run: those of all runs would fill the disk."""
     spark = _session(case, work, endpoints)
     java: Any = spark.sparkContext._jvm
     configuration: Any = spark.sparkContext._jsc
@@ -178,7 +179,7 @@ class Limits:
 
     Attributes:
         fetch: a plain Kafka consumer, which does not decode the records.
-        decode: the addition of lakefeed's decoder, called in a loop.
+        decode: what lakefeed's decoder adds to that, called in a loop.
         encode: Arrow's Parquet writer, from memory into memory.
     """
 
@@ -194,7 +195,7 @@ class Limits:
 
 
 def measure_limits(work: Work, endpoints: Endpoints, records: int, rounds: int) -> Limits:
-    """Measure the limits in some rounds after a warm-up round; the fastest round counts."""
+    """Measure the limits in a warm-up round and several further rounds; the fastest round counts."""
     spark = session("bench-limit", conf=jobs.own_classes())
     schema = taxi_schema()
     decoder = {"registry-url": endpoints.schema_registry_url, "reader-schema": schema}

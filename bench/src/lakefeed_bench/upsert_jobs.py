@@ -1,4 +1,4 @@
-"""The jobs of ``lakefeed-bench upserts``: produce changes, and land them in one of the ways."""
+"""The jobs of ``lakefeed-bench upserts``: produce changes, and land them with plain Spark or lakefeed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from lakefeed_local.stack import Endpoints
 
 Workload = Literal["fill", "inserts", "updates", "newest", "deletes"]
 """``fill`` inserts the first keys, ``inserts`` adds further keys. ``updates`` and ``deletes`` change random keys that
-``fill`` has inserted, and ``newest`` updates keys among the last 1 % of these."""
+``fill`` has inserted; ``newest`` updates random keys of the last 1 % that ``fill`` has inserted."""
 Way = Literal["merge", "lakefeed", "append", "debezium"]
 """``merge``: plain Spark's MERGE. ``lakefeed``: upserts. ``append``: lakefeed appends the same rows. ``debezium``:
 upserts of the same changes as Debezium's envelopes, with tombstones."""
@@ -40,7 +40,7 @@ WHEN NOT MATCHED AND s.op <> 'd' THEN INSERT *
 """
 _AT_RANDOM = "i * 2654435761 % 4294967291 % {of}"
 UNSTEADY = 2
-"""The number of batches at the beginning that do not count, because one of them fills the index of keys."""
+"""The number of first batches that do not count, because one of them fills the index of keys."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ class Changes:
 
 
 def send(changes: Changes, endpoints: Endpoints, has_envelopes: bool) -> None:
-    """Produce the changes in order, because the last change of a key counts."""
+    """Produce the changes in order, because the last change of a key decides its row."""
     spark = session("bench-produce")
     numbers = spark.range(changes.first, changes.first + changes.count, numPartitions=1).toDF("i")
     rows = numbers.select(*(statements.expression(spark, text) for text in (changes.key_sql, *changes.texts_sql)))
@@ -143,17 +143,17 @@ class LandedChanges(Took):
 
 
 def land(way: Way, case: LandingCase, changes: Changes, endpoints: Endpoints, memory: str) -> LandedChanges:
-    """Land those changes that are not in the table yet, and return the figures of the run."""
+    """Land the changes that are not in the table yet, and return the run's figures."""
     spark = jobs.start_session(case, changes.topic, endpoints, {"spark.driver.memory": memory})
     java: Any = spark.sparkContext._jvm
     context: Any = spark.sparkContext._jsc
     java.java.lang.System.gc()
     forget_peaks()
     before = s3_requests(spark).by_operation
-    ended = [(0.0, sum(before.values()))]  # Of each batch: seconds, and requests until its end.
+    ended = [(0.0, sum(before.values()))]  # For each batch: its seconds, and the run's requests until its end.
 
     def note(progress: Any) -> None:
-        print(progress.json, flush=True)  # For the log of the process.
+        print(progress.json, flush=True)  # Print the figures into the process's log.
         if any(source.startOffset != source.endOffset for source in progress.sources):
             ended.append((progress.durationMs["triggerExecution"] / 1000, s3_requests(spark).total))
 
@@ -216,6 +216,6 @@ def _fill_index(spark: SparkSession, case: LandingCase) -> float | None:
 
 
 def drop(case: LandingCase, topic: str, endpoints: Endpoints, memory: str) -> None:
-    """Remove a table and its files, because the tables of all rounds would fill the disk."""
+    """Remove a table and its files: those of all rounds would fill the disk."""
     spark = jobs.start_session(case, topic, endpoints, {"spark.driver.memory": memory})
     statements.run(spark, f"DROP TABLE {case.table} PURGE")

@@ -35,7 +35,7 @@ def _totals(engine: Any, rows: str, names: Sequence[str]) -> tuple[int, int]:
 
 
 def examined(table: Any, names: Sequence[str], *, expected: tuple[int, int], since: int | None) -> dict[str, Any]:
-    """Return fields of ``LandedChanges``: times to scan the table, and sizes of the files since a snapshot.
+    """Return fields of ``LandedChanges``: times to scan the table, and sizes of files that are newer than a snapshot.
 
     The table is scanned with pyiceberg and DuckDB. DuckDB reads copies of the data files and applies position deletes,
     but it cannot read deletion vectors.
@@ -76,7 +76,7 @@ def _written(table: Any, since: int | None) -> dict[str, Any]:
 
 
 def _copy(table: Any, location: str, folder: str) -> str:
-    """Copy a table's file into the folder, unless a file of this name is there; file names are unique in a table."""
+    """Copy a table's file into the folder, unless the folder has it; a table's file names are unique."""
     target = Path(folder, location.rpartition("/")[2])
     if not target.exists():
         with table.io.new_input(location).open() as file:

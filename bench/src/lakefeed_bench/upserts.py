@@ -28,7 +28,7 @@ _WARM_UP = {"rows": 2_000, "changes": 300, "batch": 100}
     number("--rounds", 3, "Measured rounds, each with new tables."),
     only("--workload", WORKLOADS[1:], into="workloads"),
     only("--way", WAYS, into="ways"),
-    click.option("--memory", default="2g", show_default=True, help="The spark.driver.memory of each way."),
+    click.option("--memory", default="2g", show_default=True, help="spark.driver.memory of every measured process."),
     harness.store_option("s3proxy"),
 )
 def upserts(bench: Bench, rounds: int, workloads: Sequence[Workload], ways: Sequence[Way], **options: Any) -> Outcome:

@@ -1,4 +1,4 @@
-"""Take over a table from another tool, and export a feed's position to another tool."""
+"""Take over a table that another tool has written, and export a feed's offsets to another tool."""
 
 from __future__ import annotations
 

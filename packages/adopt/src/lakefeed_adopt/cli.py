@@ -1,4 +1,4 @@
-"""``lakefeed adopt`` takes over another tool's table; ``lakefeed offsets export`` exports a feed's position."""
+"""``lakefeed adopt`` takes over another tool's table; ``lakefeed offsets export`` exports a feed's offsets."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ MOST_NOTES_SHOWN = 20
     "origin",
     required=True,
     metavar="TOOL:PLACE",
-    help="Place of the other tool's position: spark-checkpoint:PATH, group:NAME, iceberg-connect (Iceberg's sink for "
+    help="Location of the other tool's offsets: spark-checkpoint:PATH, group:NAME, iceberg-connect (Iceberg's sink for "
     "Kafka Connect), hudi:PATH (Hudi Streamer) or s3-files:PATH (a sink for S3 of Kafka Connect).",
 )
-@click.option("--topic", help="Only this topic; required if each topic has its own table.")
+@click.option("--topic", help="Take over only this topic; required if each topic has its own table.")
 @click.option(
     "--offset-columns",
     metavar="NAME,…",
@@ -47,9 +47,9 @@ MOST_NOTES_SHOWN = 20
 @click.option(
     "--by-rows",
     is_flag=True,
-    help="Begin after the last row of each partition, even if the other tool's position differs.",
+    help="Begin after the last row of each partition, even if the other tool's offsets differ.",
 )
-@click.option("--new-table", is_flag=True, help="Begin a new table, without the other tool's rows.")
+@click.option("--new-table", is_flag=True, help="Begin with a new table, without the other tool's rows.")
 @click.option("--stopped", is_flag=True, help="Confirm that the other tool is stopped, although it has just written.")
 @dry_run_option
 @yes_option
@@ -69,9 +69,9 @@ def adopt(
 ) -> None:
     """Take over the table of PIPELINE from another tool.
 
-    The feed begins exactly where the other tool ended. The command compares that tool's position with the topics, and
-    with the table's commits and rows if they have offsets. Then it records the position in the table's ledger, in one
-    commit without rows; lakefeed run resumes there. The other tool must be stopped. A second call changes nothing.
+    The feed begins exactly where the other tool ended. The command compares that tool's offsets with the topics, with
+    the table's commits, and with the offsets in its rows, if any. Then it records the offsets in the table's ledger, in
+    one commit without rows; lakefeed run begins there. The other tool must be stopped. A second call changes nothing.
     """
     from lakefeed.clients.spark.errors import translating
     from lakefeed_adopt.plan import execute_adoption, plan_adoption
@@ -128,16 +128,16 @@ def _plan_lines(agreed: AdoptionPlan) -> Iterator[str]:
     "target",
     required=True,
     metavar="TOOL:PLACE",
-    help="Receiver of the position: group:NAME, a consumer group without members; or spark-checkpoint:PATH, an empty "
+    help="Where to write the offsets: group:NAME, a consumer group without members; or spark-checkpoint:PATH, an empty "
     "checkpoint location for a plain job of Structured Streaming.",
 )
-@click.option("--topic", help="Only this topic; required if each topic has its own table.")
+@click.option("--topic", help="Export only this topic; required if each topic has its own table.")
 @click.option("--stopped", is_flag=True, help="Confirm that the feed is stopped, although it has just committed.")
 @dry_run_option
 @yes_option
 @output_option
 def export(pipeline: Path, target: str, topic: str | None, stopped: bool, dry_run: bool, yes: bool) -> None:
-    """Export the position of PIPELINE to another tool.
+    """Export the offsets of PIPELINE to another tool.
 
     The tool begins where the feed ended; the feed must stay stopped. Needs no Spark. A second call changes nothing.
     """

@@ -1,4 +1,4 @@
-"""Export a feed's position to another tool: as committed offsets of a consumer group, or as a checkpoint of Spark."""
+"""Export a feed's offsets to another tool: as the offsets of a consumer group, or as a checkpoint of Spark."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from lakefeed_adopt.position import require_no_members
 Receiver: TypeAlias = Literal["group", "spark-checkpoint"]
 FORMS = "group:NAME or spark-checkpoint:PATH"
 SECONDS = 15.0
-"""The time for which refused offsets are sent again: the coordinator of a new group loads for a few seconds."""
+"""Refused offsets are sent again for this many seconds, because a new group's coordinator first loads."""
 
 
 @dataclass(frozen=True)
 class ExportTarget:
-    """The value of ``--to``: the kind of receiver, and its name or path."""
+    """The value of ``--to``: a consumer group or a checkpoint, and its name or path."""
 
     receiver: Receiver
     place: str
@@ -48,10 +48,10 @@ class ExportTarget:
 
 @dataclass(frozen=True, kw_only=True)
 class ExportPlan:
-    """The effects of an export.
+    """The changes that an export makes.
 
     Attributes:
-        offsets: the offsets at which the other tool begins, by partition.
+        offsets: by partition, the offset at which the other tool will begin.
         before: the offsets that the consumer group has now.
     """
 
@@ -144,7 +144,7 @@ def _position_of(status: FeedStatus, feed: str) -> dict[Partition, int]:
 
 
 def _require_quiet(feed: Feed, status: FeedStatus) -> None:
-    """Refuse a feed that has committed recently, because if the feed still runs, it commits records past the export."""
+    """Refuse a feed that has committed recently: if it still runs, it commits records beyond the exported offsets."""
     from lakefeed import open_table
 
     name = feed.config.sink.chosen.snapshot_table
@@ -161,9 +161,9 @@ def _require_quiet(feed: Feed, status: FeedStatus) -> None:
 
 
 def _files_to_write(files: StoredCheckpoint, offsets: Mapping[Partition, int], *, where: str) -> dict[str, str]:
-    """Return the missing files of a checkpoint whose only batch is complete and had no records.
+    """Return the missing files of a checkpoint whose only batch is complete and has no records.
 
-    After an interruption, only the first of these files exist; with them alone, Spark begins at the same offsets.
+    An interrupted export has written only the first of these files. Spark begins at the same offsets with those alone.
 
     Raises:
         CheckpointMismatch: the location has other files.

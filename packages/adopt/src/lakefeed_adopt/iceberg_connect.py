@@ -1,6 +1,6 @@
-"""Find the offsets at which a table of Iceberg's Kafka Connect sink ends.
+"""Find the offsets up to which Iceberg's Kafka Connect sink has filled a table.
 
-Three places together have the position:
+Three sources together show these offsets:
 
 - The tasks' consumer group has the offsets after all records whose data files the control topic announces. The group
   is ahead of the table if the sink has not committed all announced files.
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
 _PREFIX = "kafka.connect.offsets."
-"""A key in the sink's snapshot summaries has this prefix, the control topic, a dot and the consumer group."""
+"""Prefix of the sink's keys in snapshot summaries; the control topic, a dot and the consumer group follow."""
 
 _AGAIN = "start the sink once more until it has committed, and stop it"
 Fate = Literal["nothing", "in the table", "pending", "lost"]
@@ -108,7 +108,7 @@ def read_connect_position(source: KafkaSource, group: str, table: Table, line: S
 
 
 def _sink(table: Table, line: Sequence[Snapshot], group: str, topics: Iterable[str]) -> SinkOffsets:
-    """Return the sink that has committed to the table, by the table's snapshots; refuse an unknown or ambiguous one."""
+    """Return the sink whose commits the table's snapshots show; refuse an unknown sink, or several without a choice."""
     name, names = ".".join(table.name()), sink_groups(line)
     ends = (f".{group}", f".connect-{group}")
     chosen = [each for each in names if not group or each == group or each.endswith(ends)]
@@ -160,19 +160,19 @@ def _require_settled(control: TopicDescription, readable: TopicDescription, sink
 
 
 class _History:
-    """The files that the snapshots of a table have or had."""
+    """The data files of a table: those in the newest snapshot, and those in all snapshots."""
 
     def __init__(self, table: Table, line: Sequence[Snapshot]) -> None:
         self._table, self._line = table, line
         self._is_whole = not line or line[0].parent_snapshot_id is None
 
     def fate(self, announced: Announcement, committed: Mapping[int, int], reads_from: Mapping[int, int]) -> Fate:
-        """Find out whether the sink has committed the announced files.
+        """Return the fate of announced files: whether the sink has committed them, will commit them, or never will.
 
         Args:
-            committed: the offsets in the control topic up to which the sink has committed files, by partition.
-            reads_from: the offsets in the control topic at which the coordinator would continue; the other partitions
-                would be read from their ends on.
+            committed: by partition of the control topic, the offset up to which the sink has committed files.
+            reads_from: by partition of the control topic, the offset at which the coordinator would resume. It would
+                read a partition that is missing here from the partition's end.
         """
         if not announced.files:
             return "nothing"
@@ -180,7 +180,7 @@ class _History:
         if all(found):
             return "in the table"
         counted_in = [each.offset < committed.get(each.partition, 0) for each in announced.files]
-        # A missing file may have been in an expired snapshot, and have been compacted since, so count it as committed.
+        # A missing file may have been compacted away before its snapshot expired, so count it as committed.
         if all(counted_in) and not self._is_whole:
             return "in the table"
         if any(found) or (any(counted_in) and not self._is_whole):
@@ -216,7 +216,7 @@ class _History:
 def find_positions(
     fates: Sequence[tuple[Announcement, Fate]], reached: Mapping[Partition, int], *, where: str, is_whole: bool
 ) -> dict[Partition, int]:
-    """Return by partition the offset at which the table ends: before its first missing file, else the group's offset.
+    """Return by partition the offset after the table's records: of the first uncommitted file, else of the group.
 
     Partitions without records in the table are left out. ``is_whole`` means that the control topic has lost no event to
     retention.
@@ -291,7 +291,7 @@ _DATA_WRITTEN, _DATA_COMPLETE = 1, 2
 
 @dataclass(frozen=True)
 class AnnouncedFile:
-    """A file with rows or deletes of the table; partition and offset are those of its event in the control topic."""
+    """A data or delete file of the table; ``partition`` and ``offset`` locate its event in the control topic."""
 
     location: str
     rows: int
@@ -305,7 +305,7 @@ class Announcement:
 
     Attributes:
         files: the files of the requested table; none if the task had no rows for it.
-        ends: the offset after the last record that the task has read, by partition.
+        ends: by partition, the offset after the last record that the task has read.
         written_at: when the task wrote the events, in seconds since 1970.
     """
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 _NEW = "a new table is created, and begins there; the other tool's rows stay where they are"
 QUIET_SECONDS = 300.0
-"""A tool that has written within this number of seconds is treated as if it still runs."""
+"""The seconds since a tool's last write within which the tool is treated as running."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class AdoptedPartition:
 
     Attributes:
         offset: the offset at which the feed begins.
-        rows: how many rows of the table are from this partition; None if the rows have no offsets.
+        rows: the number of the table's rows from this partition; None if the rows have no offsets.
         is_new: the other tool has not read the partition, so the feed begins at its first record.
     """
 
@@ -74,7 +74,7 @@ class AdoptedPartition:
 
 @dataclass(frozen=True, kw_only=True)
 class AdoptionPlan:
-    """The effects of a takeover.
+    """The changes that a takeover makes.
 
     Attributes:
         place: the file, group or topic that has the other tool's position.
@@ -226,7 +226,7 @@ def _behind_rows(
     position: OtherPosition,
     topics: Mapping[str, TopicDescription | None],
 ) -> tuple[dict[Partition, int], OtherPosition]:
-    """Return the offsets after the last rows, and the position with a note for each partition where the two differ."""
+    """Return the offset after each partition's last row; note in the position each partition whose offset differs."""
     found, there = behind_rows(columns, offsets, topics), partitions_of(topics)
     for key, at in found.items():
         if at > there[key].end_offset:
@@ -268,7 +268,7 @@ def read_position(feed: Feed, origin: Origin, table: Table | None, line: Sequenc
 
 
 def _open(name: str, feed: Feed, *, is_new: bool) -> Table | None:
-    """Open the table; return None if the table does not exist and the user requests a new one."""
+    """Return the table; None if it does not exist and the user has requested a new table."""
     try:
         return open_table(name, connections=feed.connections)
     except ResourceMissing as missing:
@@ -352,7 +352,7 @@ def _columns(
 def _offsets_of(
     feed: Feed, position: OtherPosition, topics: Mapping[str, TopicDescription | None]
 ) -> dict[Partition, int]:
-    """Return the first offset for the feed, by partition of its topics; refuse a position outside the topics."""
+    """Return the offset at which the feed begins, by partition; refuse an offset that its topic does not have."""
     missing = [name for name, found in topics.items() if found is None]
     there = partitions_of(topics)
     if missing or not there:

@@ -17,14 +17,14 @@ from lakefeed.offsets.ranges import Partition
 Tool: TypeAlias = Literal["spark-checkpoint", "group", "iceberg-connect", "hudi", "s3-files"]
 TOOLS: tuple[str, ...] = get_args(Tool)
 PLACES = {"spark-checkpoint": "PATH", "group": "NAME", "hudi": "PATH", "s3-files": "PATH"}
-"""The tools whose position needs a place, with the word for that place in messages."""
+"""The tools whose ``--from`` needs a value after the colon, with the placeholder of that value in messages."""
 
 FORMS = "spark-checkpoint:PATH, group:NAME, iceberg-connect or iceberg-connect:CONNECTOR, hudi:PATH or s3-files:PATH"
 
 
 @dataclass(frozen=True)
 class Origin:
-    """The value of ``--from``: the tool, and the place that has its position; the place may be empty for some tools."""
+    """The value of ``--from``: the tool, and the file, group or path with its offsets (empty for some tools)."""
 
     tool: Tool
     place: str
@@ -47,13 +47,13 @@ class Origin:
 
 @dataclass(frozen=True, kw_only=True)
 class OtherPosition:
-    """The position of another tool.
+    """The offsets up to which another tool has read, and further facts about the tool.
 
     Attributes:
-        offsets: the next offset that the tool reads, by partition.
+        offsets: by partition, the next offset that the tool reads.
         place: the file, group or topic that has the position.
-        open_batch: the end offsets of the tool's last batch, if the tool has planned the batch and not marked it as
-            done. Then ``offsets`` are the batch's start, and only the table shows whether it has the batch's rows.
+        open_batch: the end offsets of the tool's last batch, if the tool has planned it and not recorded its end. Then
+            ``offsets`` are the batch's start, and only the table shows whether its rows were written.
         batch_id: the id of the tool's last batch, if the tool numbers batches.
         query_id: the id of the tool's query, if the tool's commits to the table have it.
         written_at: when the tool wrote its position, in seconds since 1970.
@@ -85,7 +85,7 @@ def read_group(source: KafkaSource, group: str) -> OtherPosition:
 
 
 def require_no_members(source: KafkaSource, groups: Sequence[str], *, purpose: str) -> None:
-    """Refuse groups with members: members move the offsets, and the broker accepts offsets from members only."""
+    """Refuse groups with members: their offsets may still change, and the broker accepts offsets from members only."""
     if busy := _with_members(source, groups):
         raise ConfigError(
             f"the consumer group {busy[0]} has members: its client still runs",
@@ -95,7 +95,7 @@ def require_no_members(source: KafkaSource, groups: Sequence[str], *, purpose: s
 
 
 def _with_members(source: KafkaSource, groups: Sequence[str]) -> list[str]:
-    """Return those of the given groups that have members now; raise Unreachable if the broker does not answer."""
+    """Return the given groups that have members now; raise Unreachable if the broker does not answer."""
     try:
         states = group_states(source)
     except (KafkaException, TimeoutError) as error:

@@ -1,4 +1,4 @@
-"""Compare another tool's position with the table's commits, and with the table's rows if they have offsets."""
+"""Compare another tool's offsets with the table's commits, and with the rows' own offsets if the rows have them."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class RowColumns:
 
 
 def is_batch_committed(position: OtherPosition, line: Sequence[Snapshot]) -> bool | None:
-    """Return whether the table has the tool's last batch; None if Iceberg's streaming sink did not write the table.
+    """Return True if the table has the tool's last batch; None if Iceberg's streaming sink did not write the table.
 
     Raises:
         CheckpointMismatch: the table lacks batches that the checkpoint marks as written, or has later ones.
@@ -151,7 +151,7 @@ def _has_rows(
     topics: Mapping[str, TopicDescription | None],
     source: KafkaSource,
 ) -> bool:
-    """Return whether the table has the rows of a batch; refuse a table that has only some of the rows."""
+    """Return True if the table has the rows of a batch, False if it has none; refuse a table with some of the rows."""
     found = _row_spans(columns, planned)
     there = {span: found[span.key].offsets if span.key in found else 0 for span in planned}
     if not any(there.values()):
@@ -183,7 +183,7 @@ def behind_rows(
 
 @dataclass(frozen=True)
 class _RowSpan:
-    """The offsets of the rows of one partition: the number of rows, and their lowest and highest offset.
+    """The rows of one partition: their number, and their lowest and highest offset.
 
     Attributes:
         offsets: the number of different offsets within the requested range.
@@ -200,7 +200,7 @@ class _RowSpan:
 
 
 def _row_spans(columns: RowColumns, ranges: Sequence[OffsetRange]) -> dict[Partition, _RowSpan]:
-    """Summarize the offsets in the rows by partition; ``ranges`` has a range for each partition.
+    """Summarize the rows' offsets by partition; ``ranges`` has the requested range of each partition.
 
     Reads three columns, and spills to disk.
     """
@@ -215,11 +215,11 @@ def _row_spans(columns: RowColumns, ranges: Sequence[OffsetRange]) -> dict[Parti
 
 @dataclass(frozen=True)
 class RowCheck:
-    """The result of comparing a position with the rows' own offsets.
+    """The result of comparing another tool's offsets with the rows' own offsets.
 
     Attributes:
         rows: the number of rows per partition; empty if the rows have no offsets.
-        faults: reasons why the feed must not begin at the position.
+        faults: the reasons why the feed must not begin at these offsets.
         notes: sentences that the user should read.
     """
 
@@ -234,10 +234,10 @@ def check_rows(
     topics: Mapping[str, TopicDescription | None],
     source: KafkaSource,
 ) -> RowCheck:
-    """Check that the table has every record below a position, and no record at or beyond it.
+    """Check that the table has every record below the other tool's offsets, and no record at or beyond them.
 
-    Two kinds of records may be missing: those that retention has removed, and those before a partition's first row. The
-    broker counts records only where the table has fewer rows than offsets.
+    Records that retention has removed may be missing, and records before a partition's first row. The broker counts
+    records only where the table has fewer rows than offsets.
     """
     there = partitions_of(topics)
     starts = {key: min(there[key].start_offset if key in there else 0, at) for key, at in offsets.items()}

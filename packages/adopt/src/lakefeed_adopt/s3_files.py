@@ -81,8 +81,8 @@ def _end(files: StoredCheckpoint, key: Partition, last: Sequence[File], source: 
                 hint=f"the end is unknown if the sink partitions its files by time; {_GROUP}",
             )
     count = count_records_of(files, newest, where=where)
-    # A sink may or may not read the records of aborted transactions, so compute the end for both cases; the ends differ
-    # if there are such records.
+    # The sink may skip the records of aborted transactions, or read them. Compute the end for both cases: they differ
+    # only if the topic has such records.
     ends = {offset_behind(source, key, start, count, committed=each) for each in (True, False)}
     if None in ends:
         raise RecordsLost(
@@ -130,10 +130,10 @@ def count_records_of(files: StoredCheckpoint, name: str, *, where: str) -> int:
 
 
 def _count_lines(lines: Iterable[bytes], *, ended: bool) -> int | None:
-    """Return the number of records in a text; None if a line may be only a part of a record.
+    """Return the number of records in a text; None if a record may have several lines.
 
     Args:
-        ended: a line break ends every record; otherwise it separates records, and the last record may be empty.
+        ended: whether a line break ends every record; otherwise it separates records, and the last one may be empty.
     """
     count, text = 0, b""
     for text in lines:

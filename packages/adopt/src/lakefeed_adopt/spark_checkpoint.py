@@ -19,7 +19,7 @@ from lakefeed.offsets.ranges import Partition, spark_offsets
 from lakefeed_adopt.position import OtherPosition
 
 INITIAL = re.compile(r"sources/\d+/0")
-_FIRST_LINES = 2  # These lines are the log's version, and the batch's watermark and settings.
+_FIRST_LINES = 2  # The first line is the log's version, the second the batch's watermark and settings.
 
 
 def read_spark_checkpoint(files: StoredCheckpoint, *, where: str) -> OtherPosition:
@@ -69,8 +69,8 @@ def read_spark_checkpoint(files: StoredCheckpoint, *, where: str) -> OtherPositi
         start = _initial_offsets(files, sorted(name for name in names if INITIAL.fullmatch(name)), where)
         if newest or not start:
             raise _damaged(f"offsets/{newest - 1}" if newest else "sources/0/0", where)
-    # A partition that is new in this batch begins at its first record; the log does not contain that offset, so leave
-    # the partition out.
+    # A partition that is new in this batch is left out: the feed begins at its first record, whose offset the log
+    # lacks.
     known = {key: at for key, at in start.items() if key in end}
     return OtherPosition(
         offsets=known, place=where, open_batch=end, batch_id=newest, query_id=query_id, written_at=written_at
@@ -83,7 +83,7 @@ def _entries(names: set[str], log: str) -> set[int]:
 
 
 def _offsets(files: StoredCheckpoint, name: str, where: str) -> dict[Partition, int]:
-    """Return the end offsets in an entry of the offsets log, which has a line per source of the query."""
+    """Return the end offsets in an entry of Spark's offsets log, which has a line per source of the query."""
     lines = files.read(name).splitlines()[_FIRST_LINES:]
     found: dict[Partition, int] = {}
     for line in lines:

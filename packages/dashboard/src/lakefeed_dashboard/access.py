@@ -30,14 +30,14 @@ Address = tuple[str, int]
 
 
 def is_own_user(client: Address, server: Address, *, folder: Path = Path("/proc/net")) -> bool:
-    """Check that this process's user, or root, owns the client's socket; return False if the owner is unknown."""
+    """Return True if this process's user, or root, owns the client's socket; False if the owner is unknown."""
     return uid_of(client, server, folder=folder) in (ROOT, os.getuid())
 
 
 def uid_of(client: Address, server: Address, *, folder: Path) -> int | None:
     """Return the owner of the client's socket from the kernel's table of connections; None if the socket is not listed.
 
-    Only established connections count, because the kernel lists closed sockets as root's.
+    Only established connections count, because the kernel lists a closed socket with the owner root.
     """
     for name in ("tcp", "tcp6"):
         try:
@@ -70,7 +70,7 @@ def _encoded(address: Address, table: str) -> str:
 
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
 PROBES = frozenset({"/health/live", "/health/ready"})
-"""Paths without a login: Kubernetes' probes have no token, and the answers contain no names."""
+"""Paths without a login, because Kubernetes' probes have no token; the answers contain no names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,8 +78,8 @@ class Caller:
     """The sender of a request.
 
     Attributes:
-        csrf: the text that a POST request must contain; None if the caller sent a token, because browsers send no
-            tokens by themselves.
+        csrf: the text that a POST request must contain; None for a caller with a token, which no browser sends by
+            itself.
     """
 
     user: str
@@ -101,12 +101,12 @@ class Access:
     """The access rules of one server.
 
     Attributes:
-        hosts: the only names that the Host header may have, so that a page of another site whose DNS name points at
-            this machine is refused.
-        any_address: accept numeric addresses in the Host header, which cannot come from DNS.
+        hosts: the names that the Host header may have. Other names are refused, because a site can let its own name
+            point at this machine.
+        any_address: accept an IP address in the Host header; a page of another site cannot use one.
         is_open: the user of this process needs no login.
         proxied: the client's address is in X-Forwarded-For.
-        origin: the origin of the public URL; the origin made of the scheme and the Host header is accepted, too.
+        origin: the origin of the public URL. The origin of the scheme and the Host header is accepted, too.
         is_tls: browsers reach the server by HTTPS.
     """
 
@@ -155,7 +155,7 @@ class Access:
         return Caller(user="local user", role="operator", csrf=self._open_csrf)
 
     def is_same_origin(self, request: Request) -> bool:
-        """Check that one of the dashboard's own pages sends the request, by the headers that browsers set."""
+        """Return True if the headers that browsers set show that one of the dashboard's own pages sends the request."""
         site = request.headers.get("sec-fetch-site")
         if site is not None and site not in ("same-origin", "none"):
             return False
@@ -231,7 +231,7 @@ class Attempts:
         return 0.0
 
     def give_back(self, key: str) -> None:
-        """Give a successful attempt back, so that only failed attempts count."""
+        """Take back an attempt that succeeded, so that only failed attempts count."""
         self._set(key, max(0.0, self._level(key) - 1))
 
     def _level(self, key: str) -> float:
@@ -246,7 +246,7 @@ class Attempts:
 
 
 def network_of(address: str) -> str:
-    """Return the address, or the 64-bit network of an IPv6 address, because one client owns such a network."""
+    """Return the address; for IPv6 its 64-bit network, because one client usually owns the whole network."""
     try:
         ip = ip_address(address.split("%")[0])
     except ValueError:
@@ -257,7 +257,7 @@ def network_of(address: str) -> str:
 
 
 class Audit:
-    """The access log; a flood of refusals adds only a few lines.
+    """The access log. Many refusals in a short time add only a few lines.
 
     Args:
         note: writes a line; called with the message, and details by name.

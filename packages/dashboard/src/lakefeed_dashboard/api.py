@@ -25,7 +25,7 @@ STATIC = Path(__file__).parent / "static"
 
 
 class _Static(StaticFiles):
-    """Files of the page. Browsers ask for a newer version at every use, so an upgrade takes effect at once."""
+    """Serves the page's static files. Browsers revalidate them at every use, so an upgrade takes effect at once."""
 
     def file_response(self, *args: Any, **kwargs: Any) -> Response:
         response = super().file_response(*args, **kwargs)
@@ -117,7 +117,7 @@ class DashboardApp:
     async def _while_logged_in(
         self, request: Request, first: bytes, messages: AsyncIterator[bytes]
     ) -> AsyncIterator[bytes]:
-        """Yield the messages until the session of the request ends; the page then shows the login."""
+        """Yield messages until the session of the request ends; the page then shows the login form."""
         has_session = self._access.session(request) is not None and _caller(request).csrf is not None
         yield first
         async for each in messages:
@@ -228,11 +228,11 @@ class Login:
         if user and device and self._access.sessions.is_device_of(device, user):
             return [(self._by_device, f"{user}\n{device}")]
         by_address = (self._by_address, network_of(address))
-        # No user has a longer name, and counting attempts by such names would only take memory.
+        # A name this long belongs to no user; counting attempts for such names would only take memory.
         return [by_address, (self._by_user, user)] if 0 < len(user) <= LONGEST else [by_address]
 
     def _begin(self, request: Request, response: Response, caller: Caller) -> None:
-        # The new login ends the session of the browser's previous login.
+        # End the session of the browser's previous login.
         if before := request.cookies.get(self._access.cookie):
             self._access.sessions.close(before)
         sessions = self._access.sessions
@@ -251,7 +251,7 @@ class Login:
 
 
 async def _given(request: Request) -> tuple[dict[str, Any], bool]:
-    """Return the fields of a form or JSON document, and whether it was a form."""
+    """Return the fields of a form or of a JSON document, and True if it was a form."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() == FORM:
         try:
             fields = parse_qs((await request.body()).decode(), max_num_fields=10)

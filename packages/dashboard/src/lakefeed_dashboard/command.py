@@ -97,7 +97,7 @@ def _settings(access_from: Path | None, host: str | None, port: int | None) -> D
         if declared is None:
             hint = "add the block dashboard with users or tokens, or leave --access-from out"
             raise ConfigError("the pipeline file has no block dashboard", where=str(access_from), hint=hint)
-        # Do not take the port from the file, because the feed's driver may listen on that port of this machine.
+        # Do not take the port from the file: the feed's driver may listen on that port of this machine.
         given |= {name: getattr(declared, name) for name in declared.model_fields_set - {"port"}}
     given |= {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     return validated(Dashboard, "--host" if host else "dashboard", **given)
@@ -109,13 +109,13 @@ def _note(message: str, **details: Any) -> None:
 
 
 def _wait(stop: threading.Event) -> None:
-    # Wait in short intervals, because Python runs the handler of a signal only when a wait ends.
+    # Python runs the handler of a signal only between two waits, so wait in short intervals.
     while not stop.wait(0.5):
         pass
 
 
 SETTLE_SECONDS = 15.0
-"""Without a live screen, the command waits at most this long for all feeds; reading a ledger may take seconds."""
+"""Without a live screen, the command waits this many seconds for all feeds; reading a ledger may take some of them."""
 PLAIN_WIDTH = 200
 
 

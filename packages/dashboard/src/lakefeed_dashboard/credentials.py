@@ -57,8 +57,8 @@ class Passwords:
         if not self._hashes:
             return False
         known = self._hashes.get(user)
-        # For an unknown user, the password is checked against the hash of some user, because hashes differ in how long
-        # a check takes. The unknown name decides which hash, so that all checks of one name take equally long.
+        # Check an unknown user's password against an existing user's hash, because the time of a check depends on the
+        # hash. The unknown name chooses the hash, so that all checks of one name take equally long.
         keyed = hmac.digest(self._key, user.encode("utf-8", "replace"), "sha256")
         stand_in = list(self._hashes.values())[int.from_bytes(keyed[:4]) % len(self._hashes)]
         try:
@@ -148,5 +148,5 @@ class Sessions:
         return secret
 
     def is_device_of(self, secret: str, user: str) -> bool:
-        """Check that this user has logged in with this browser before."""
+        """Return True if this user has logged in with this browser before."""
         return self._devices.get(digest(secret)) == user

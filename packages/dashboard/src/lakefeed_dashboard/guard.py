@@ -99,7 +99,7 @@ class Guard:
         return self._foreign(request, caller)
 
     async def _caller(self, request: Request) -> Caller | Response | None:
-        """Return the caller, None without a login, or the error answer to a wrong token."""
+        """Return the caller; None without a login; or the error answer, if the token is wrong."""
         given = request.headers.get("authorization")
         if given is not None:
             return self._bearer(request, given)
@@ -119,7 +119,7 @@ class Guard:
         return unauthorized()
 
     def _foreign(self, request: Request, caller: Caller | None) -> Response | None:
-        """Refuse requests that another site's page sends with the user's cookie or from the user's machine."""
+        """Refuse a request that another site's page sends with the user's cookie, or from the user's machine."""
         if request.method != "POST":
             site = request.headers.get("sec-fetch-site", "none")
             is_page = request.headers.get("sec-fetch-mode") == "navigate"
@@ -164,7 +164,7 @@ def too_many(seconds: float) -> Response:
 
 
 async def _is_own_user(request: Request) -> bool:
-    """Check that this process's user owns the client's socket; store the result for the connection's later requests."""
+    """Return True if this process's user owns the client's socket; remember it for later requests of the connection."""
     connection: MutableMapping[str, Any] = request.scope.get("state", {}).get("connection", {})
     if "is_own_user" not in connection:
         client, server = request.scope.get("client"), request.scope.get("server")

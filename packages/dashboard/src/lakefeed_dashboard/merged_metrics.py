@@ -10,8 +10,7 @@ from lakefeed.monitor.metrics.exposition import OPEN_METRICS_TYPE, TEXT_TYPE, Me
 from lakefeed.monitor.metrics.table import METRICS, label_value
 
 LONGEST_TEXT = 16 * 1024 * 1024
-"""The most bytes of a driver's text; longer texts are not merged. The setting ``metrics.partitions`` shortens a
-driver's text.
+"""The most bytes of one driver's metrics; more are not merged. The setting ``metrics.partitions`` shortens them.
 """
 _SAMPLE = re.compile(
     r'(lakefeed_[a-z0-9_]+)((?:\{(?:[a-z_]+="(?:[^"\\\n]|\\[\\"n])*",?)+\})?)'
@@ -31,7 +30,7 @@ class _Merged(NamedTuple):
 def merged_text(texts: Iterable[str], *, down: Iterable[str] = (), accept: str = "") -> MetricsText:
     """Merge the metrics of several drivers into one text.
 
-    Lines that are not metrics of lakefeed are left out, and so are samples that repeat a name and its labels.
+    Lines other than lakefeed's metrics are left out, and so are repeated samples of the same name and labels.
 
     Args:
         texts: the drivers' texts, which must be in the format that ``accept`` asks for.

@@ -25,7 +25,7 @@ from lakefeed_dashboard.workers import DaemonThreads, FeedView
 MOST_DRIVERS = 500
 THREADS = 8
 PATIENT_THREADS = 64
-"""The threads for drivers that did not answer their last request; each thread may wait until the request times out."""
+"""How many threads send requests to drivers that did not answer the last one; such a thread may wait for a timeout."""
 EVERY_SECONDS = 1.0
 FIND_SECONDS = 2.0
 FIRST_SECONDS = 0.05
@@ -42,7 +42,7 @@ class WatchedServer:
 
     Attributes:
         server: the server to ask for its feeds; None for a driver without an endpoint.
-        row: the row of the driver's feed until the driver answers; None for a dashboard.
+        row: the row to show for the driver's feed until the driver answers; None for a dashboard.
     """
 
     key: str
@@ -132,7 +132,7 @@ class RemoteFeeds:
         asked = [self._threads.submit(_metrics, each.source.server, accept) for each in known if each.answers]
         wait(asked, timeout=METRICS_SECONDS)
         texts = [future.result() for future in asked if future.done() and future.exception() is None]
-        # A driver without an endpoint cannot answer but may run, so its feed does not count as down.
+        # A driver without an endpoint cannot answer, but may run: do not count its feed as down.
         rows = [row for each in known if not each.answers for row in each.shown]
         down = [row["feed"] for row in rows if row["state"] != "probably running"]
         return merged_text(texts, down=down, accept=accept)
@@ -161,7 +161,7 @@ class RemoteFeeds:
         return entries
 
     def _refresh(self) -> None:
-        """Ask the servers whose answer is older than a second; wait briefly for new servers only."""
+        """Ask the servers whose answers are older than a second; wait briefly for the answers of new servers."""
         now = time.monotonic()
         with self._lock:
             if now - self._found_at >= FIND_SECONDS:

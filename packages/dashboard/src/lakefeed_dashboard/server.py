@@ -208,7 +208,7 @@ class _Accepting:
             self._connections[protocol] = loop.create_task(self._begin(connection, protocol))
 
     def _make_room(self) -> bool:
-        """Close the oldest connection that waits for a request; return False if every connection has a request."""
+        """Close the oldest connection without a request; return False if every connection has a request."""
         for protocol, handshake in self._connections.items():
             if protocol.is_idle:
                 del self._connections[protocol]
@@ -242,8 +242,8 @@ class _Protocol(H11Protocol):
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
-        # All requests of the connection share this dictionary. The guard stores in it whether this process's user owns
-        # the client's socket.
+        # All requests of the connection share this dictionary, in which the guard stores whether this process's user
+        # owns the client's socket.
         self.app_state = {"connection": {"abort": self.abort}}
         self.at_end: Callable[[], None] = lambda: None
         self.has_begun = False
@@ -269,7 +269,7 @@ class _Protocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         self._wait_for_request()
         super().data_received(data)
-        # After an answer, `cycle` still belongs to the answered request, whose response is complete.
+        # After an answer, `cycle` is still the answered request, with its complete response.
         is_whole = self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body
         if is_whole and self._arrival is not None:
             self._arrival.cancel()
@@ -346,7 +346,5 @@ def tls_context(dashboard: Dashboard) -> ssl.SSLContext | None:
         raise ConfigError(what, where=where, hint=hint) from None
     except OSError as error:
         what = f"the certificate or its key cannot be read: {error.strerror}"
-        raise ConfigError(
-            what, where=where, hint="check the paths of both files, and that this user may read the files"
-        ) from None
+        raise ConfigError(what, where=where, hint="check both paths, and that this user may read the files") from None
     return context

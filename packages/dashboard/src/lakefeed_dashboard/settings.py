@@ -106,20 +106,20 @@ class DashboardUser(Model):
 Chart: TypeAlias = Literal["bar", "line", "table", "map"]
 MOST_PANELS = 20
 LEAST_SECONDS = {"view": 1, "sql": 5, "table": 10}
-"""Least seconds between queries: a view costs milliseconds of the driver, a table costs S3 requests."""
+"""Least seconds between queries: a view takes milliseconds of the driver, a table costs S3 requests."""
 _READS = re.compile(r"[\s(]*(SELECT|WITH|FROM|VALUES|TABLE)\b", re.IGNORECASE)
 _WRITES = re.compile(r"\b(INSERT\s+(?:INTO|OVERWRITE)|SELECT\s+TRANSFORM|EXECUTE\s+IMMEDIATE)\b", re.IGNORECASE)
 
 
 def without_texts(sql: str) -> str:
-    """Replace comments, quoted texts and quoted names in a statement by blanks."""
+    """Replace the comments, quoted texts and quoted names of a statement by blanks."""
     parts: list[str] = []
     comments, position = 0, 0
     while (found := PIECE.search(sql, position)) is not None:
         if not comments:
             parts.append(sql[position : found.start()])
         comments += (found[0] == "/*") - (found[0] == "*/" and comments > 0)
-        # Inside a comment, a quote begins no text.
+        # A quote within a comment begins no text.
         position = found.start() + 1 if comments and found[0] != "/*" else found.end()
         parts.append(found[0] if len(found[0]) == 1 and not comments else " ")
     return "".join([*parts, "" if comments else sql[position:]])
@@ -142,7 +142,7 @@ class QueryPanel(Model):
     """The panel's id on the page and in the API."""
     title: str | None = Field(None, max_length=200, description="Title above the panel. Default: its name.")
     chart: Chart = "table"
-    """Kind of the panel. bar and line require x and y, map requires lat and lon."""
+    """The kind of chart. bar and line require x and y, map requires lat and lon."""
     view: Annotated[str, spelled(Identifier, "a view's name has letters, digits and underscores")] | None = None
     """A view of the feed's Spark session, such as the view of sink.memory."""
     table: TableName | None = Field(None, description="An Iceberg table: catalog.namespace.table.")

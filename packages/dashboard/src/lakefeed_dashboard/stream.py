@@ -34,7 +34,7 @@ HEARTBEAT = b": still here\n\n"
 
 @dataclass(eq=False)
 class Client:
-    """One open page, and the feed whose details it shows."""
+    """One open page, and the feed whose details the page shows."""
 
     feed: str | None
     queue: asyncio.Queue[bytes | None] = field(default_factory=lambda: asyncio.Queue(MOST_QUEUED))
@@ -147,7 +147,7 @@ class Hub:
         run, number = run_of(progress), after
         if last is not None:
             of_run, _, text = last.rpartition("-")
-            # A new run numbers its events from 1, so the page gets all events of the new run.
+            # A new run numbers its events from 1, so the page has received none of them.
             number = int(text) if of_run == run and text.isdecimal() and len(text) < 18 else 0
         if number is not None:
             found += _events(run, (await self._workers.read(view.events, after=number))["events"])
@@ -162,7 +162,7 @@ class Hub:
         self._rows = None
 
     def _begin(self, key: str, send: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Start the task of this key, unless its previous task still runs, so that a slow feed delays no other feed."""
+        """Start the task of this key unless the key's previous task still runs. So a slow feed delays no other feed."""
         before = self._asking.get(key)
         if before is None or before.done():
             self._asking[key] = asyncio.get_running_loop().create_task(send())
@@ -195,8 +195,8 @@ class Hub:
         found += [] if is_first else _events(run, events)
         newest = (progress.get("last_batch") or {}).get("finished_at")
         if newest is not None and newest != sent.batch:
-            # With `since` of now, the history contains no points: the page needs only the batches, and a day of points
-            # would take far longer to read.
+            # With `since` set to now, no points of the history are read: the page needs only the batches, and reading a
+            # day of points would take far longer.
             batches = (await self._workers.read(view.history, since=time.time(), most=1))["batches"]
             if not is_first:
                 found += [message("batch", each) for each in batches if each["finished_at"] > (sent.batch or "")]
@@ -242,7 +242,7 @@ def _events(run: str, events: list[Document]) -> list[bytes]:
 
 @contextlib.contextmanager
 def _unanswered() -> Any:
-    """Ignore Refused, because the list of feeds shows a feed that does not answer; log the class of other errors."""
+    """Log the class of an error, except Refused: the list of feeds already shows that a feed does not answer."""
     try:
         yield
     except Refused:

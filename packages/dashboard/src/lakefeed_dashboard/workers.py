@@ -73,7 +73,7 @@ class DaemonThreads(Executor):
             found[1]()
             found = None  # Otherwise the call's result would stay in memory until the next call.
             self._idle.release()
-        self._calls.put(None)  # The None ends the next thread, which passes it on.
+        self._calls.put(None)  # The None has ended this thread: put it back, to end the next one.
 
 
 READERS = 16
@@ -156,7 +156,7 @@ class Feeds(Protocol):
     """All feeds of a dashboard."""
 
     def rows(self) -> Sequence[Document]:
-        """Return the list of all feeds, one row for each feed."""
+        """Return the rows of all feeds, one per feed."""
 
     def find(self, name: str) -> FeedView | None:
         """Return the feed of this name; None if there is none."""
@@ -172,7 +172,7 @@ class Feeds(Protocol):
 
 
 class CachedRead:
-    """A document that is read on request, never by two threads at once.
+    """A document that is read on request, by one thread at a time.
 
     If the read takes longer than ``limit``, the caller gets the previous document, or an error, and the read continues.
 

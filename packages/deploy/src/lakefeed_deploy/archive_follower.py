@@ -1,7 +1,7 @@
-"""Makes the class-data archive after the first run that has landed a batch, so that the next start is quicker.
+"""Makes the class-data archive after the first run that has landed a batch, so that the next JVM starts quicker.
 
 The JVM of that run has listed its classes. When the process has ended, a shell in the background makes the archive
-from the list, with a low priority and a limit on CPU time. Whatever fails there fails silently, because runs work
+from the list, with a low priority and a limit on CPU time. The shell's failures are not reported, because runs work
 without an archive, too.
 """
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 MOST_KEPT = 3
 MOST_SECONDS = 300
 _DAY_SECONDS = 86_400
-# Only one shell can create the folder $archive.begun. After a failure the folder stays for a day, in which no run tries
-# again. The shell waits for the JVM's end, because only then the list is complete.
+# Only one shell can create the folder $archive.begun. After a failure the folder stays, so that no run tries again for
+# a day. The list of classes is complete only after the JVM's end, so the shell waits for it.
 _MAKE = f"""
 jvm=$1 list=$2 archive=$3; shift 3
 if mkdir "$archive.begun"; then
@@ -48,7 +48,7 @@ def follow(run: FollowedRun) -> Iterator[None]:
 
 
 def make_at_exit(spark: SparkSession) -> None:
-    """Make the archive after the end of this process, unless its JVM reads one or another process makes it.
+    """Make the archive after the end of this process, unless its JVM uses an archive or another process makes one.
 
     With ``LAKEFEED_CLASS_ARCHIVE=write``, this process waits for the archive at its end.
     """
@@ -69,7 +69,7 @@ def _make(jvm: subprocess.Popen[bytes], path: Path, listed: Path, class_path: st
         _remove_old(path, begun=waits)
         listed.rename(taken)
         if jvm.stdin is not None:
-            jvm.stdin.close()  # The JVM ends.
+            jvm.stdin.close()  # At the end of its input, the JVM exits.
         if waits:
             jvm.wait(MOST_SECONDS)
         subprocess.run(
@@ -89,7 +89,7 @@ def archives(folder: Path) -> list[Path]:
 
 
 def _remove_old(path: Path, *, begun: bool) -> None:
-    """Remove all but the newest archives, and files that killed processes have left; with ``begun``, also new marks."""
+    """Remove old archives, and files that killed processes have left; with ``begun``, also new folders ``*.begun``."""
     for old in archives(path.parent)[MOST_KEPT - 1 :]:
         old.unlink(missing_ok=True)
     for left in path.parent.iterdir():

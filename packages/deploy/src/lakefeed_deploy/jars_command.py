@@ -162,7 +162,7 @@ def make_archive() -> MadeArchive:
         DownloadError: a jar could not be downloaded.
         WorldError: the JVM has written no archive.
     """
-    load_command("test")  # The process below loads the command, too, but would write an error only to its log.
+    load_command("test")  # Check for the command here: the process below would write the error only to its log.
     require_java()
     class_path(default_connections())
     began, begun_at = time.monotonic(), time.time()

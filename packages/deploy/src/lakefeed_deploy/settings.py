@@ -91,7 +91,7 @@ def _cores(quantity: str) -> float:
 class PodSize(Model):
     """The size of a pod."""
 
-    cores: Count = Field(1, description="Cores: Spark's task slots, and the CPU that is requested.")
+    cores: Count = Field(1, description="Cores: the number of Spark's task slots, and the CPU request.")
     cpu_limit: Quantity | None = Field(None, description="The most CPU, such as 1500m. Default: no limit.")
     memory: Memory = Field("2g", description="The JVM's heap, such as 1024m.")
     memory_overhead: Memory | None = None
@@ -111,7 +111,7 @@ class Executors(PodSize):
 
     instances: Count = Field(2, description="The number of executors.")
     at_most: Count | None = None
-    """Let Spark start up to this many executors while tasks wait (dynamic allocation). Default: a fixed number."""
+    """With dynamic allocation: the most executors that Spark starts while tasks wait. Default: a fixed number."""
 
     def _contradictions(self) -> Iterator[ConfigProblem]:
         yield from super()._contradictions()
@@ -133,7 +133,7 @@ class Mount(Model):
     secret: DnsName | None = Field(None, description="Name of a Secret.")
     config_map: DnsName | None = Field(None, description="Instead of secret: name of a ConfigMap.")
     driver_only: bool = Field(
-        False, description="Mount the files in the driver's pod only, as for the key of the dashboard's certificate."
+        False, description="Mount the files only in the driver's pod, such as the key of the dashboard."
     )
 
     def _contradictions(self) -> Iterator[str]:
@@ -144,7 +144,7 @@ class Mount(Model):
 class Toleration(Model):
     """A node taint that the pods tolerate."""
 
-    key: LabelKey | None = Field(None, description="Key of the taint. Default, with Exists: any.")
+    key: LabelKey | None = Field(None, description="Key of the taint. Default: any key, which needs operator: Exists.")
     operator: Literal["Exists", "Equal"] = Field(
         "Equal", description="Equal: the taint has this value. Exists: it may have any value."
     )
@@ -200,7 +200,7 @@ class Kubernetes(Model):
     executor: Executors = Field(default_factory=Executors)
     scratch: Quantity = Field("10Gi", description="The most that Spark may spill to disk, in each pod.")
     env: dict[Variable, PublicValue] = Field(default_factory=dict)
-    """Variables that the pipeline file refers to as ${NAME}, and those of the connections (AWS_ENDPOINT_URL_S3,
+    """Variables that the pipeline file uses as ${NAME}, and variables of the connections (AWS_ENDPOINT_URL_S3,
     LAKEFEED_CATALOG_URI, …). They are public; put secrets into secret_env."""
     secret_env: dict[Variable, SecretKey] = Field(default_factory=dict)
     """The driver's variables from Secrets, such as AWS_SECRET_ACCESS_KEY: {secret: lake-s3, key: secret}."""

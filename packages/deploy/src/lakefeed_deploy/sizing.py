@@ -33,9 +33,9 @@ TARGET_FILE_BYTES = 128 * 1024**2
 EXPIRED_AFTER = seconds_of("7 days")
 """The age at which snapshots expire without a block ``upkeep``: the default of ``lakefeed tables maintain``."""
 MOST_PARTITIONS = 100_000
-"""The most partitions of one feed: ten times as many as lakefeed's tests use."""
+"""The most partitions of one feed: ten times as many as in lakefeed's tests."""
 MOST_METADATA_BYTES = 64 * 1024**2
-"""The largest metadata file of a table without a warning; each commit writes the whole file."""
+"""The size of a table's metadata file from which sizing warns, because every commit writes the whole file."""
 TASK_BYTES = 10_000
 """The memory that Spark's driver needs for one finished task."""
 DRIVER_MB = 1024
@@ -49,7 +49,7 @@ def parse_rate(text: str) -> float:
     """Parse a rate into records per second: ``1_000_000/s``, ``1M/s``, ``112M/10min``.
 
     Raises:
-        ConfigError: the text is not a rate, or the rate is not above 0.
+        ConfigError: the text is not a rate, or the rate is 0 or less.
     """
     match = _RATE.fullmatch(text)
     if match is not None:
@@ -68,7 +68,7 @@ class MachineSpeed:
 
     Attributes:
         rows_per_cpu_second: the client's rows per CPU second, for the pipeline's sink.
-        record_bytes, stored_bytes: bytes of a record in the topic, uncompressed, and of its row in the table.
+        record_bytes, stored_bytes: the bytes of a record in the topic, uncompressed, and of its row in the table.
         server_cpu: CPU seconds of a server per row, by server.
         batch_overhead: the seconds of a batch in which no task runs.
         peak_mb: the memory of driver and tasks together, with ``cores`` cores.
@@ -153,7 +153,7 @@ class Sizing:
 
 @dataclass(frozen=True, kw_only=True)
 class FeedLoad:
-    """The load of a feed. ``rate`` is in records per second; ``partitions`` counts those of all topics together."""
+    """The load of a feed. ``rate`` is in records per second; ``partitions`` is the sum over all topics."""
 
     rate: float
     config: PipelineConfig
@@ -205,7 +205,7 @@ class _Arithmetic:
         # A batch has at most one task per partition, so further slots stay idle.
         self.working = min(self.slots, self.partitions)
         self.capacity = self.working * measured.rows_per_cpu_second
-        # ``commits`` is the time in which no task runs, per batch or, with many tables, per round over all tables.
+        # ``commits`` is the time in which no task runs: per batch or, with a table per topic, per batch of all tables.
         at_once = load.config.table_rules.at_once if load.tables > 1 else 1
         self.commits = measured.batch_overhead * math.ceil(load.tables / at_once)
         self.trigger, self.trigger_why = self._trigger()
@@ -213,7 +213,7 @@ class _Arithmetic:
         self.files = self._files()
 
     def _partitions(self) -> int:
-        """Return the least sufficient number of partitions: a multiple of the topics, or of the slots for one topic."""
+        """Return the least sufficient number of partitions: a multiple of the topics, or with one topic of slots."""
         by_bytes = math.ceil(self.load.rate * self.measured.record_bytes / BYTES_A_PARTITION)
         needed = max(self.slots, by_bytes)
         if self.load.topics > 1:
@@ -234,7 +234,7 @@ class _Arithmetic:
         return seconds, f"for files of {TARGET_FILE_BYTES // 1024**2} MiB, but at most {LONGEST_TRIGGER} s"
 
     def _files(self) -> int:
-        """Return the number of files of a batch, or of a round over all tables, computed as in a run."""
+        """Return a batch's number of files as a run computes it; with a table per topic, the sum over all tables."""
         each = -(-self.partitions // self.load.tables)
         records = math.ceil(self.batch / self.load.tables / each)
         ranges = OffsetRanges(tuple(OffsetRange("t", number, 0, records) for number in range(each)))
@@ -253,7 +253,7 @@ class _Arithmetic:
         return sum(len(key) + len(value) for key, value in written.items())
 
     def _snapshots(self) -> tuple[int, str]:
-        # The block of another plug-in, which may not be installed.
+        # The block belongs to another plug-in, which may not be installed.
         expire: Any = getattr(self.load.config.added_blocks.get("upkeep"), "expire", None)
         kept = seconds_of(expire.older_than) if expire is not None else EXPIRED_AFTER
         least = expire.keep if expire is not None else 100

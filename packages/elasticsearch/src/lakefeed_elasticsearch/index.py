@@ -2,9 +2,9 @@
 
 Guarantee: exactly-once in effect. The row gives a document its id, so a batch that is written twice leaves the same
 documents. After the server has acknowledged all documents, the driver writes the ledger by compare-and-set. The driver
-skips a batch that is in the ledger, and refuses a batch that does not begin at the ledger's end. The ledger's number is
-the version of the documents, so a replaced driver cannot overwrite newer documents. The server has no transactions, so
-a reader may see some documents of a batch before the other documents of this batch.
+skips a batch that the ledger already has, and refuses a batch that does not begin at the end of the ledger's last
+batch. The ledger's number is the version of the documents, so a replaced driver cannot overwrite newer documents. The
+server has no transactions, so a reader may see some documents of a batch before the other documents of this batch.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class ElasticsearchIndex(BaseSink):
             if self._followed:
                 hint = "restore the index with lakefeed_feeds; or start over with another checkpoint location"
                 raise CheckpointMismatch("the index was removed while the feed runs", where=self._sink.where, hint=hint)
-            # A feed whose index is missing starts over, as the run's start has decided, so clear the feed's ledger.
+            # The run's start has decided that a feed whose index is missing starts over: clear the feed's ledger.
             self.ledger.note(commit=None, reader=None, keyed=None, topics=None)
         self._require_same_keys()
         for method, path, document in self._requests(rows):
@@ -119,7 +119,7 @@ class ElasticsearchIndex(BaseSink):
             )
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
-        """Compute and check the rows of one micro-batch, write their documents, and then the ledger."""
+        """Compute and check the rows of one micro-batch; write their documents, and then the ledger's document."""
         if not isinstance(commit, Commit):
             what = "the sink elasticsearch writes only the batches of a run, no backfills or replays"
             raise ConfigError(what, where=self._sink.where, hint="write with lakefeed run, or Pipeline.run()")
@@ -146,7 +146,7 @@ class ElasticsearchIndex(BaseSink):
         keys = self._documents.keys(stored)
         if self._documents.has_changes:
             changes = summarize_changes(stored, keys=keys, order_by=())
-            # Check the outcomes first, because they may request another schema, which changes the rows.
+            # Check the outcomes first: they may demand another schema, and then the rows have to be computed again.
             check_outcomes(self._spark, commit_id)
             changes.check(keys=keys, table=self._sink.index, orders=False)
             return changes.upserts.keys
@@ -211,8 +211,8 @@ class ElasticsearchIndex(BaseSink):
         return CheckpointMismatch(
             f"a document of the index has a higher version than the ledger: {text}",
             where=where,
-            hint="another client writes the same documents, or lakefeed_feeds was restored without the index: give the "
-            "feed a separate index",
+            hint="another client writes these documents, or lakefeed_feeds was restored without the index: "
+            "give the feed its own index",
         )
 
 
@@ -242,7 +242,7 @@ class ElasticsearchDefinition(SinkDefinition[ElasticsearchSinkConfig]):
 
 
 def problems(sink: ElasticsearchSinkConfig, *, key: str) -> Iterator[Problem]:
-    """Find all problems that would stop a run, without Spark; ``key`` is the block's path in the pipeline file."""
+    """Yield all problems that would stop a run, without Spark; ``key`` is the block's path in the pipeline file."""
     server = Server(sink)
     try:
         require_version(server, where=", ".join(sink.urls))
@@ -264,4 +264,4 @@ def require_version(server: Server, *, where: str) -> None:
     is_opensearch = isinstance(version, dict) and version.get("distribution") == "opensearch"
     if not is_opensearch and int(number.partition(".")[0]) < OLDEST:
         what = f"the server is Elasticsearch {number}, and the sink needs {OLDEST} or newer"
-        raise ConfigError(what, where=where, hint="upgrade the server, or name another")
+        raise ConfigError(what, where=where, hint="upgrade the server, or name another server")

@@ -2,8 +2,8 @@
 
 Integers become ``long`` and fractions ``double``, because a column's type may be widened later, and a server cannot
 change a field's type. The stored document has all digits. Texts can be searched and sorted, as with the server's
-dynamic mapping; but dynamic mapping would make a date field if the first text of a field looks like a date. Maps are
-stored and not indexed, because every new key would add a field.
+dynamic mapping, which would however make a date field if a field's first text looks like a date. Maps are stored and
+not indexed, because every new key would add a field.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from lakefeed_elasticsearch.settings import ElasticsearchSinkConfig
 from lakefeed_encode.encode import json_of
 
 MADE_BY = {"made_by": "lakefeed"}
-"""An index with this mark in ``_meta`` was created by lakefeed, which may change its mapping."""
+"""An index with this entry in ``_meta`` was created by lakefeed, so lakefeed may change its mapping."""
 _TEXT = {"type": "text", "fields": {"keyword": {"type": "keyword", "ignore_above": 256}}}
 
 
 def fields(rows: StructType) -> dict[str, Any]:
-    """Return a mapping's ``properties`` for rows, without columns whose types the server detects."""
+    """Return the mapping's ``properties`` for the rows' columns, except those whose types the server detects itself."""
     return {each.name: found for each in rows.fields if (found := _field(each.dataType)) is not None}
 
 
@@ -124,7 +124,7 @@ class IndexLayout:
 
 
 def _missing(requested: Mapping[str, Any], have: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the requested fields that the mapping lacks, also within objects."""
+    """Return the requested fields that the mapping lacks, including fields within objects."""
     found: dict[str, Any] = {}
     for name, field in requested.items():
         if name not in have:
@@ -135,16 +135,16 @@ def _missing(requested: Mapping[str, Any], have: Mapping[str, Any]) -> dict[str,
 
 
 ID, BODY = "id", "body"
-# The row's keys, or the position of its record, give the document's id. The id does not depend on the Spark session,
-# so a batch that is written twice leaves the same documents.
+# The row's keys, or the partition and offset of its record, give the document's id. The id does not depend on the Spark
+# session, so a batch that is written twice leaves the same documents.
 LONGEST_ID = 512
 """The most bytes of an id that the servers accept; a SHA-256 replaces a longer id."""
 NULL, EMPTY, LONG = "\\N", "\\E", "\\#"
-"""Stand for null, an empty text, and a long id; escaping never produces these texts."""
+"""These texts stand for null, for an empty text, and for a long id; escaping never produces them."""
 
 
 class IndexDocuments:
-    """Converts a sink's rows to documents; with ``groups``, each row is the newest state of a group."""
+    """Converts a sink's rows to documents; with ``groups``, a row is the newest aggregate of a group."""
 
     def __init__(self, sink: ElasticsearchSinkConfig, *, groups: bool) -> None:
         self._sink = sink
@@ -152,7 +152,7 @@ class IndexDocuments:
         self._removes = self.has_changes and sink.on_delete == "remove"
 
     def require(self, rows: StructType) -> None:
-        """Refuse rows that lack a column of the document's id, or whose key has no stable text."""
+        """Refuse rows that lack a column of the document's id, or have a key without a stable text."""
         if self.has_changes:
             in_rows(self._sink, rows)
         keys_in_rows(self._sink, rows)
@@ -167,19 +167,19 @@ class IndexDocuments:
         have = {each.lower() for each in rows.names}
         if self._sink.mode == "append" and (missing := [each for each in POSITION_COLUMNS if each not in have]):
             raise ConfigError(
-                f"the rows lack {missing[0]}: with mode: append, the record's position is the document's id",
+                f"the rows lack {missing[0]}: with mode: append, the record's offset is the document's id",
                 where=f"{self._sink.where}, columns {', '.join(rows.names)}",
                 hint=f"write decode.metadata: [topic, partition, offset], and SELECT {', '.join(POSITION_COLUMNS)}, …; "
                 "or mode: upsert with keys",
             )
 
     def require_records(self, rows: DataFrame, *, stateful: bool) -> None:
-        """Refuse a transform that does not make exactly one row per record, if the record's position is the id."""
+        """Refuse a transform with no or several rows per record, if the record's offset is the document's id."""
         if self._sink.mode != "append":
             return
         if stateful or not jvm.java(rows.sparkSession).query.StreamingPlan.onePerRecord(rows._jdf):
             raise ConfigError(
-                "with mode: append, the record's position is the document's id, but this transform makes one "
+                "with mode: append, the record's offset is the document's id, but this transform makes one "
                 "row of several records, or several of one",
                 where=self._sink.where,
                 hint="set mode: upsert with keys that identify a row; for groups also transform.output_mode: update",
@@ -191,7 +191,7 @@ class IndexDocuments:
         return [spelt[key.lower()] for key in self._sink.keys]
 
     def count_rows(self, rows: DataFrame) -> tuple[int, int]:
-        """Return the number of rows, and of rows without a record position, from which no id can be made."""
+        """Return the number of rows, and the number of rows without an offset, for which there is no id."""
         unknown = sf.lit(False)
         if self._sink.mode == "append":
             unknown = reduce(or_, (sf.col(each).isNull() for each in POSITION_COLUMNS))
@@ -199,7 +199,7 @@ class IndexDocuments:
         return int(row["rows"]), int(row["unknown"])
 
     def columns(self, rows: StructType) -> StructType:
-        """Return the columns of documents, without the record's position and the mark of a deletion."""
+        """Return the documents' columns: without the record's offset and the column that marks a deletion."""
         hidden = POSITION_COLUMNS if self._sink.mode == "append" else (DELETED,) if self._removes else ()
         return t.StructType([each for each in rows.fields if each.name.lower() not in hidden])
 
@@ -218,7 +218,7 @@ class IndexDocuments:
 
 
 def id_of(keys: list[tuple[Column, DataType]]) -> Column:
-    r"""Return a text that is different for every key.
+    r"""Return an id of a key; different keys have different ids.
 
     A ``/`` joins the values; within a value, ``\`` becomes ``\\`` and ``/`` becomes ``\/``. Null becomes ``\N``, an
     empty text ``\E``, and an id of more than 512 bytes ``\#`` and its SHA-256.

@@ -1,8 +1,8 @@
 """The ledger of a feed on a search server: one document per feed and index, in ``lakefeed_feeds``.
 
-Drivers change this document only by compare-and-set (``if_seq_no``, ``if_primary_term``), so the server refuses one of
-two concurrent changes. The ``number`` in the document rises with every fence and commit, and is the version under which
-the current batch's documents are written. The server refuses documents of a replaced driver, because their version is
+Drivers change this document only by compare-and-set (``if_seq_no``, ``if_primary_term``), so the server refuses the
+later of two concurrent changes. Every fence and commit raises the document's ``number``, which is the version of the
+documents that the current batch writes. The server refuses documents of a replaced driver, because their version is
 lower.
 """
 
@@ -51,7 +51,7 @@ class LedgerDocument(FeedEntry):
 
     @property
     def number(self) -> int:
-        """The version of the current batch's documents."""
+        """The version of the documents that the current batch writes."""
         return int(self.document["number"])
 
     @property
@@ -87,7 +87,8 @@ class ElasticsearchLedger(ServerLedger):
         if self._server.ask("HEAD", path_of(FEEDS)).status == 404:
             self._layout.change("PUT", path_of(FEEDS), INDEX)
         if self.standing() is None:
-            # Versions begin at the time in ms, which is above the versions of documents that a lost ledger has left.
+            # Versions begin at the time in ms, so they are above the versions of documents that remain from a lost
+            # ledger.
             first = {"feed": self.feed, "target": self._target, "number": int(time.time() * 1000)}
             self._put(first, "op_type=create")
 
@@ -111,7 +112,7 @@ class ElasticsearchLedger(ServerLedger):
         self._change(lambda document: entries)
 
     def take_fence(self) -> str:
-        """Take the next fence; the server then refuses commits and documents of the previous fence's driver."""
+        """Take the next fence; the server then refuses documents and commits of the driver with the previous fence."""
         taken = self._change(
             lambda document: {"number": int(document["number"]) + 1, "fence": next_fence(document.get("fence"))}
         )
@@ -141,7 +142,7 @@ class ElasticsearchLedger(ServerLedger):
                 return
 
     def begin(self, commit: Commit, *, commit_id: str) -> LedgerDocument | None:
-        """Return the document that a commit changes; None if the batch is already committed.
+        """Return the ledger's document for the commit to change; None if the batch is already committed.
 
         Raises the errors of ``admit``.
         """
@@ -152,7 +153,7 @@ class ElasticsearchLedger(ServerLedger):
         return standing if admitted is CommitCheck.NEW else None
 
     def require_same_topics(self, standing: LedgerDocument, commit: Commit) -> None:
-        """Refuse records of a recreated topic, whose documents would overwrite the documents of the deleted topic."""
+        """Refuse records of a recreated topic: their documents would overwrite documents of the deleted topic."""
         if (topic := recreated_topic(standing.topics, commit.ranges)) is not None:
             raise CheckpointMismatch(
                 f"topic {topic} was recreated: its documents would have the ids of the earlier topic's documents, and "
@@ -162,7 +163,7 @@ class ElasticsearchLedger(ServerLedger):
             )
 
     def write(self, standing: LedgerDocument, commit: Commit, *, commit_id: str, counts: str = "{}") -> bool:
-        """Write a commit; return False if the document has changed since ``begin``. Call ``begin`` again after that."""
+        """Write a commit; return False if the document has changed since ``begin``: then call ``begin`` again."""
         written = {
             "batch_id": commit.batch_id,
             "commit_id": commit_id,
@@ -174,7 +175,7 @@ class ElasticsearchLedger(ServerLedger):
             "moved": None if commit.move is None else commit.move.to_json(commit.ranges),
             "committed_at": time.time(),
         }
-        # A move writes no documents, so the index has no documents of the new topics yet.
+        # A takeover or a move writes no documents, so the index has no documents of the new topics yet.
         topics = {**(commit.ranges.topic_ids if commit.move is None else {}), **standing.topics}
         document = {
             **standing.document,
@@ -194,7 +195,7 @@ class ElasticsearchLedger(ServerLedger):
         raise TableBusy(f"other drivers have changed the feed's ledger {TRIES} times", where=self.where, hint=ONE_PLACE)
 
     def _put(self, document: Mapping[str, Any], condition: str) -> bool:
-        """Write the document; return False if the condition does not hold."""
+        """Write the ledger's document; return False if it has changed since it was read."""
         answer = self._server.ask("PUT", f"{self.path}?{condition}", document)
         if answer.status == 409:
             return False

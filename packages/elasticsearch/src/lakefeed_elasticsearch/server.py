@@ -56,14 +56,14 @@ class Server:
             self._headers["authorization"] = login
 
     def ask(self, method: str, path: str, document: Mapping[str, Any] | None = None) -> Answer:
-        """Return the answer of the first node that answers; raise Unreachable if all nodes fail for now."""
+        """Return the answer of the first node that gives one; raise Unreachable if all fail and a retry may help."""
         failed: LakefeedError | None = None
         for url in self._sink.urls:
             try:
                 return self._ask_node(url, method, path, document)
             except Unreachable as error:
                 failed = error
-        assert failed is not None  # The sink has at least one address.
+        assert failed is not None  # sink.elasticsearch.url has at least one address.
         raise failed
 
     def _ask_node(self, url: str, method: str, path: str, body: Mapping[str, Any] | None) -> Answer:

@@ -127,7 +127,7 @@ class ElasticsearchSinkConfig(SinkConfig):
 
     @property
     def order_by(self) -> list[str]:
-        """Empty, because the batch decides a document's version, not a column of the row."""
+        """Always empty: the batch decides which version of a document is newer, and not a column of the row."""
         return []
 
     @property

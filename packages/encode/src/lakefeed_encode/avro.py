@@ -1,4 +1,4 @@
-"""Checks by Spark's Avro support that rows fit an Avro schema."""
+"""Check with Spark's Avro support that rows fit an Avro schema."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NULL_MARK = "lakefeed: null where the schema allows none: field"
 _NO_SYMBOL = re.compile(r"cannot be written since it's not defined in enum (?P<symbols>\"[^\n]*\")")
 """The error of Spark's encoder for an unknown symbol."""
 _UNFIT = re.compile(r"IllegalArgumentException: field (?P<field>[^\s:]+)[^\n]*\n\s*at io\.lakefeed\.encode\.")
-"""The error of lakefeed's encoders for an unknown symbol, a too large number, or a wrong number of bytes."""
+"""The error of lakefeed's encoders for an unknown symbol, a number that is too large, or a wrong number of bytes."""
 
 
 def struct_of(spark: SparkSession, schema: str) -> StructType:
@@ -44,7 +44,7 @@ def derived(rows: DataFrame, *, name: str) -> str:
 
 
 def require_fit(rows: DataFrame, schema: str, *, key: str | None = None) -> None:
-    """Refuse rows that do not fit a schema, which may lack the column ``key``."""
+    """Refuse rows that do not fit a schema; the schema may lack the column ``key``."""
     spark = rows.sparkSession
     requested = struct_of(spark, schema)
     required = [field.name for field in requested.fields if not field.nullable]
@@ -60,10 +60,10 @@ def require_fit(rows: DataFrame, schema: str, *, key: str | None = None) -> None
 
 
 def columns(rows: DataFrame, schema: str | None, *, refuses_nulls: bool = True) -> list[Column]:
-    """Return the value's columns: the schema's fields, widened to its types; without a schema, all columns.
+    """Return the value's columns: the schema's fields, cast to wider types if needed; without a schema, all columns.
 
-    With ``refuses_nulls``, a null in a field that must not be null stops the job with ``NULL_MARK``; pass False if the
-    encoder refuses such a null itself.
+    With ``refuses_nulls``, a null in a field that must not be null stops the job with the error ``NULL_MARK``. Pass
+    False if the encoder itself refuses such nulls.
     """
     if schema is None:
         return [sf.col(quoted((name,))) for name in rows.columns]
@@ -102,7 +102,7 @@ def _misfit(what: str, rows: DataFrame) -> ConfigError:
 
 
 def row_error(text: str) -> ConfigError | None:
-    """Return the error of a row from Spark's whole message, if an encoder could not write the row.
+    """Find, in Spark's message, the reason why an encoder could not write a row; return it as an error for the user.
 
     The error omits the value, because values of records must not appear in errors.
     """

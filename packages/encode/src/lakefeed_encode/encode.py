@@ -1,9 +1,9 @@
-"""Encodes rows as records: their columns become the columns key, value and headers of Spark's Kafka sink.
+"""Encode rows as records: the rows' columns become the columns key, value and headers of Spark's Kafka sink.
 
 The JVM encodes the values: lakefeed's encoders for Avro and Protobuf, and Spark's ``to_json`` and ``to_csv``. In
 Confluent's wire format, a byte 0 and the schema's id as 4 bytes (big-endian) come before the data. With Protobuf, the
-message's indexes in the schema come between. Or a header has a byte 1, the schema's GUID and these indexes:
-https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#wire-format
+message's indexes in the schema follow the id. Alternatively, a record header has a byte 1, the schema's GUID and these
+indexes: https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#wire-format
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ Format = Literal["confluent-avro", "confluent-protobuf", "json-schema", "avro", 
 NameStrategy = Literal["topic", "record", "topic-record"]
 IdPlace = Literal["prefix", "header"]
 FRAMED: Mapping[str, str] = {"confluent-avro": "AVRO", "confluent-protobuf": "PROTOBUF", "json-schema": "JSON"}
-"""The formats with Confluent's header, and the kind of their schemas in the registry."""
+"""The formats with Confluent's header; the value is the type of their schemas in the registry."""
 
 ENCODE_CATALOG = "io.lakefeed.encode.EncodeCatalog"
 
-_MOST_COMPILED_AS_A_WHOLE = 100  # A number of columns: Spark's default of spark.sql.codegen.maxFields.
-# CSV as in RFC 4180; blanks at the ends of values stay.
+_MOST_COMPILED_AS_A_WHOLE = 100  # The most columns: Spark's default of spark.sql.codegen.maxFields.
+# CSV is as in RFC 4180; blanks around values stay.
 _LINES = {
     "nullValue": "",
     "emptyValue": '""',
@@ -56,11 +56,11 @@ class Encoding:
     Attributes:
         format: ``confluent-avro``, ``confluent-protobuf`` and ``json-schema`` have Confluent's header; ``avro``,
             ``protobuf``, ``json``, ``csv`` and ``string`` have no header.
-        schema: the Avro schema (JSON) with the value's fields; None for all columns unchanged.
+        schema: the Avro schema (JSON) of the value; None to encode all columns as they are.
         written: the schema as it was given or registered, for Protobuf.
         message: for Protobuf, the message's name. Default: the first message.
         subject: the subject of the registered schema with ``schema_id``; None without a registry.
-        guid: the schema's GUID if a header has it and no id precedes the data; otherwise None.
+        guid: the schema's GUID, if a header has it instead of an id before the data; otherwise None.
     """
 
     format: Format
@@ -114,7 +114,7 @@ def settle(
     message: str | None = None,
     id_place: IdPlace = "prefix",
 ) -> Encoding:
-    """Choose the schema, check that the rows fit it, and register it if it is not registered yet.
+    """Return the encoding of rows: choose the schema, check that the rows fit it, and register a new schema.
 
     Args:
         rows: a batch or a stream.
@@ -156,7 +156,7 @@ def settle(
         raise ConfigError(f"{format} needs a schema registry", hint=hint)
     elif isinstance(registry, str):
         registry = SchemaRegistry(registry)
-    # All kinds of schemas allow this name.
+    # Avro, Protobuf and JSON Schema all allow this name.
     name = re.sub(r"\W", "_", topic, flags=re.ASCII)
     name = f"_{name}" if name[0].isdigit() else name
 
@@ -179,8 +179,8 @@ def settle(
             with suppress(ConfigError):
                 known = Encoding(format=format, schema=fitting(latest), written=latest, message=message)
                 return _named(registry, replace(known, subject=default, schema_id=latest.schema_id), id_place)
-    # Do not translate a JSON Schema derived from the rows: the rows fit it anyway, but Avro does not allow some of its
-    # names and numbers.
+    # Do not translate a derived JSON Schema to Avro: the rows fit it anyway, and Avro forbids some of its names and
+    # numbers.
     fits_as_it_is = schema is None and kind == "JSON"
     if schema is None:
         schema = SchemaText(text=_derived(rows, kind, name), kind=kind)
@@ -212,7 +212,7 @@ def _named(registry: SchemaRegistry, encoding: Encoding, place: IdPlace) -> Enco
 
 
 def id_header_of(spark: SparkSession, encoding: Encoding) -> dict[str, bytes]:
-    """Return the header with the schema's GUID, by its name; empty if the id precedes the data."""
+    """Return the header with the schema's GUID, by name; empty if the schema's id precedes the data."""
     if encoding.guid is None:
         return {}
     indexes = b""
@@ -226,10 +226,10 @@ def id_header_of(spark: SparkSession, encoding: Encoding) -> dict[str, bytes]:
 def encoded(
     rows: DataFrame, encoding: Encoding, *, key: str | None = None, headers: Mapping[str, str] | None = None
 ) -> DataFrame:
-    """Encode rows with the result of :func:`settle`; see :func:`to_records`."""
+    """Return rows encoded with the result of :func:`settle`; see :func:`to_records`."""
     if len(rows.columns) > _MOST_COMPILED_AS_A_WHOLE:
-        # Compute the columns in a separate projection, because Janino would compile all code as one method for minutes.
-        # Spark does not merge two projections if one of them is not deterministic.
+        # Compute the columns in a separate projection: otherwise Janino would compile all code as one method, for
+        # minutes. Spark does not merge this projection with others, because it is not deterministic.
         first = rows.columns[0]
         rows = rows.withColumn(first, sf.when(sf.spark_partition_id() >= 0, sf.col(quoted((first,)))))
     record = [value_of(rows, encoding, key=key).alias("value")]
@@ -264,7 +264,7 @@ def value_of(rows: DataFrame, encoding: Encoding, *, key: str | None = None) -> 
 
 
 def _avro_value(rows: DataFrame, encoding: Encoding, schema: str) -> Column:
-    """Encode rows as Avro by ``AvroEncode.java``, or by Spark if ``AvroEncode`` does not support one of the types."""
+    """Return a column of Avro values, encoded by ``AvroEncode.java``, or by Spark if that class lacks a type."""
     from pyspark.sql.avro.functions import to_avro
 
     spark = rows.sparkSession
@@ -311,7 +311,7 @@ def _only_column(rows: DataFrame, key: str | None) -> str:
 
 
 def _require_plain(rows: DataFrame) -> None:
-    """Refuse arrays, maps and structs, which Spark would write as texts that no reader can parse."""
+    """Refuse arrays, maps and structs: Spark would write them as texts that no reader can parse."""
     for field in rows.schema.fields:
         if isinstance(field.dataType, t.ArrayType | t.MapType | t.StructType):
             what = f"the column {field.name} cannot be written as CSV"
@@ -322,7 +322,7 @@ def _require_plain(rows: DataFrame) -> None:
 def _require_kind(name: str, schema: SchemaText, kind: str) -> None:
     if schema.kind != kind:
         raise ConfigError(
-            f"{name} is of kind {schema.kind}, not {kind}", hint="encode in its format, or use another subject"
+            f"{name} is of kind {schema.kind}, not {kind}", hint="encode in its schemas' format, or use another subject"
         )
 
 

@@ -1,4 +1,4 @@
-"""The commit check that ``lakefeed check --connect`` tries on a scratch table in the user's own catalog."""
+"""The check of ``lakefeed check --connect``: commits to a scratch table in the user's own catalog."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from lakefeed.config.values import catalog_of
 from lakefeed.errors import LakefeedError, MissingExtra
 from lakefeed.sinks.definition import Problem
 
-# pyiceberg waits up to a minute for the lock of a Hive metastore, and here one of two commits never gets it.
+# pyiceberg would wait up to a minute for the lock of a Hive metastore, which one of the two commits here never gets.
 _SHORT_WAITS = {"lock-check-min-wait-time": "0.1", "lock-check-max-wait-time": "0.2"}
 
 
 def try_commits(config: PipelineConfig, connections: Connections) -> Iterator[Problem]:
-    """Yield what the catalogs of the sinks do not promise: an error if rows could be lost, else a warning."""
+    """Yield a problem for each promise that a sink's catalog breaks: an error if rows could be lost, else a warning."""
     tables = [each for _, block in config.sink_blocks for each in block.chosen.snapshot_tables.values()]
     for name, table in {catalog_of(each): each for each in reversed(tables)}.items():
         catalog = connections.catalogs.get(name)
-        # The first run creates the file of a SQLite catalog.
+        # The first run creates the database file of a SQLite catalog.
         if catalog is not None and (catalog.sqlite_file is None or catalog.sqlite_file.exists()):
             yield from _tried(name, catalog, table.split(".")[1:-1], connections)
 
@@ -43,7 +43,7 @@ def _tried(name: str, catalog: Catalog, namespace: list[str], connections: Conne
         return
     from lakefeed_inspect import scratch
 
-    # The namespace of a table whose name comes from records is not known yet.
+    # A table whose name comes from records has no known namespace yet.
     known = tuple(namespace) if "{" not in "".join(namespace) else (scratch.NAME.rstrip("_"),)
     table = scratch.ScratchTable(clients, known, server_decides=catalog.type == "rest")
     faults: list[scratch.Fault] = []

@@ -27,7 +27,7 @@ PAGE = "schema-evolution"
 
 @dataclass(frozen=True)
 class TableState:
-    """A table as its catalog describes it: its columns in Spark's types, and their history."""
+    """A table as its catalog describes it: its columns in Spark's types, and the changes of its columns."""
 
     name: str
     columns: StructType
@@ -46,7 +46,7 @@ class SchemaComparison:
 
 @dataclass(frozen=True)
 class Outlook:
-    """The changes that records of the latest schema version would cause.
+    """The changes to reader's schema and table that records of the latest schema version would cause.
 
     Attributes:
         changes: changes of the reader's schema; if the feed has not run yet, only new columns.
@@ -90,7 +90,7 @@ def registered(config: PipelineConfig) -> list[RegisteredSchema]:
 
 
 def table_state(name: str, *, connections: Connections) -> TableState:
-    """Read a table's columns and their history; raise a ResourceMissing if there is no such table."""
+    """Return a table's columns and their changes; raise ResourceMissing if the table does not exist."""
     from lakefeed.clients.iceberg.reader import open_table
 
     spark_types()
@@ -99,7 +99,7 @@ def table_state(name: str, *, connections: Connections) -> TableState:
 
 
 def existing_table(config: PipelineConfig, *, connections: Connections) -> TableState | None:
-    """Read the pipeline's table; return None if the sink is not Iceberg, or if the table does not exist yet."""
+    """Return the state of the pipeline's table; None if the sink is not Iceberg, or if the table does not exist yet."""
     if (name := config.sink.chosen.snapshot_table) is None:
         return None
     try:
@@ -109,7 +109,7 @@ def existing_table(config: PipelineConfig, *, connections: Connections) -> Table
 
 
 def side_by_side(latest: RegisteredSchema, table: TableState | None) -> list[SchemaComparison]:
-    """Compare the columns of a registered version and of the table, nested columns too, in the version's order."""
+    """Compare a registered version's columns with the table's, including nested columns, in the version's order."""
     ours = dict(_leaves(columns_of(latest.text), ""))
     theirs = dict(_leaves(table.columns, "")) if table else {}
     spelt = {path.lower(): path for path in theirs}
@@ -120,7 +120,7 @@ def side_by_side(latest: RegisteredSchema, table: TableState | None) -> list[Sch
 def outlook(config: PipelineConfig, latest: RegisteredSchema, table: TableState | None) -> Outlook:
     """Predict the changes that records of the latest version would cause.
 
-    Raises a SchemaIncompatible if no reader's schema fits both the old and the new records.
+    Raises SchemaIncompatible if no reader's schema fits both the old and the new records.
     """
     changes: tuple[Change, ...] = ()
     reader, note = latest.text, None

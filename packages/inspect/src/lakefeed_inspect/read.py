@@ -48,11 +48,12 @@ class ReadSummary:
     """The result of one read.
 
     Attributes:
-        whole: whether all ranges were read; False if the console had enough rows before: then the counts are unknown.
+        whole: True if all ranges were read; False if the console had enough rows earlier, so that the counts are
+            unknown.
         records: the number of records that were read; None if it is unknown.
         unreadable: the number of records that a feed would have made dead letters.
         rows: the number of rows written or shown; None if the target does not count them.
-        reasons: the reasons why records are unreadable, the most frequent first.
+        reasons: why records are unreadable, the most frequent reason first.
     """
 
     target: str
@@ -102,7 +103,7 @@ class BatchRead:
         )
 
     def on_error(self, choice: Literal["fail", "skip"]) -> BatchRead:
-        """Return a read that stops at an unreadable record (fail), or counts it and continues (skip)."""
+        """Return a read that stops at an unreadable record (``fail``), or counts it and continues (``skip``)."""
         if choice == "skip":
             return replace(self, policy=replace(self.policy, on_error="dead_letter"))
         expect = tuple(
@@ -146,7 +147,7 @@ class BatchRead:
     def _writer(self, spark: SparkSession, target: Target) -> BatchWriter:
         put_credentials(spark, self.decode)
         decoder = resolve_decoder(spark, self.decode, self.source, accept=self.accept)
-        # Old records may have another schema, and a read must not stop where the schema changes.
+        # The read must not stop where the schema changes, because old records may have another schema.
         on_change = "ignore" if self.on_change == "fail" else self.on_change
         rows = RowBuilder(
             schema=ReaderSchema(decoder, policy=on_change, keeper=target),
@@ -183,7 +184,7 @@ class BatchRead:
 
 
 class _NoProperties:
-    """The properties of a commit that belongs to no feed."""
+    """The properties of a commit that belongs to no feed: none."""
 
     def properties(self) -> dict[str, str]:
         return {}
@@ -218,7 +219,7 @@ class ConsoleResult(Target):
     """Collects rows for the terminal in the driver: at most ``limit`` rows, or all rows if ``limit`` is None.
 
     With ``as_json``, a row is a JSON object as text, in the column ``row``; otherwise a row has its columns as texts.
-    ``is_whole`` is False if there are more rows than ``limit``; then not all records were read.
+    ``is_whole`` is False if there are more rows than ``limit``, so that not all records were read.
     """
 
     where = "stdout"
@@ -259,7 +260,7 @@ class Files(Target):
         names = [status.getPath().getName() for status in files.listStatus(root)] if files.exists(root) else []
         if FEED_LOG in names:
             raise ConfigError(
-                "the path belongs to a feed: Spark would not read other files there, but other readers would",
+                "the path belongs to a feed: Spark would ignore other files there, but other readers would read them",
                 where=self.where,
                 hint="name another path",
             )
@@ -293,7 +294,7 @@ class PlainTable(Target):
         properties = {} if self._is_new else IcebergLedger(spark, name, "").properties()
         if feeds := [key.removeprefix(POSITION) for key in properties if key.startswith(POSITION)]:
             raise ConfigError(
-                f"the table belongs to the feed {feeds[0]}, and its ledger would not know these rows",
+                f"the table belongs to the feed {feeds[0]}, whose ledger would not have these rows",
                 where=name,
                 hint="add old records to a feed's table by lakefeed backfill; or name another table",
             )

@@ -71,13 +71,9 @@ REASONS = 5
     help="The format of the rows.  [default: table; parquet for a path]",
 )
 @click.option("--append", is_flag=True, help="Add to an existing path or table.")
-@click.option(
-    "--limit", type=click.IntRange(0), default=SHOWN, show_default=True, help="Largest number of rows; 0: all."
-)
+@click.option("--limit", type=click.IntRange(0), default=SHOWN, show_default=True, help="The most rows; 0 for all.")
 @click.option("--on-error", type=click.Choice(["fail", "skip"]), help="Stop at an unreadable record, or count it.")
-@click.option(
-    "--on-null", type=click.Choice(["fail", "skip", "keep"]), help="What to do with null values (tombstones)."
-)
+@click.option("--on-null", type=click.Choice(["fail", "skip", "keep"]), help="How to treat null values (tombstones).")
 @decode_option
 @registry_option
 @bootstrap_option
@@ -93,7 +89,8 @@ def read(**options: Any) -> None:
     or does not have them yet. Changes neither the feed's position nor its table.
 
     The records of a PIPELINE are decoded and transformed as in a run; dead letters are only counted. The records of a
-    TOPIC are Avro by the registry, or in the format of --decode, or in a block: '{csv: {schema_ddl: "a INT"}}'.
+    TOPIC are decoded as Avro by the registry, or as --decode says: a format, or a block such as '{csv: {schema_ddl: "a
+    INT"}}'.
     """
     from lakefeed.clients.kafka.selection import offset_ranges
     from lakefeed_inspect.read import ConsoleResult
@@ -101,7 +98,7 @@ def read(**options: Any) -> None:
     order = _Order(**options)
     selection = order.selection()
     reading, start_session = order.reading()
-    offset_ranges(reading.source, selection)  # Reports missing offsets before a JVM starts.
+    offset_ranges(reading.source, selection)  # Report missing offsets before a JVM starts.
     spark = start_session()
     target = order.target(spark)
     done = reading.to(target, selection, spark=spark, latest=order.latest_per_key)
@@ -115,19 +112,19 @@ def read(**options: Any) -> None:
 
 
 class _Order(SimpleNamespace):
-    """The values of the options of ``read``, as attributes."""
+    """The command's options, as attributes."""
 
     def selection(self) -> Selection:
         from lakefeed.clients.kafka.selection import Selection, ago
 
         if self.last is not None and self.since is not None:
-            raise ConfigError("--last and --since both choose the first record", hint="give one of them")
+            raise ConfigError("--last and --since both choose the first record", hint="remove one of the two")
         since = ago(self.last) if self.last is not None else self.since
         ranges = [OffsetRange.parse(text) for text in self.ranges]
         return Selection.of(ranges or None, since=since, until=self.until)
 
     def reading(self) -> tuple[BatchRead, Callable[[], SparkSession]]:
-        """Return the read, and a function that starts its Spark session."""
+        """Return the read's settings, and a function that starts its Spark session."""
         reading, start = self._of_pipeline() if is_pipeline_file(self.source) else self._of_topic()
         if self.on_error is not None:
             reading = reading.on_error(self.on_error)
@@ -189,7 +186,7 @@ def _print_rows(shown: ConsoleResult, row_format: str | None) -> None:
         for (row,) in shown.rows:
             click.echo(printable_json(row or "{}"))
     elif row_format == "csv":
-        # A file gets the values as they are; a terminal could obey their control characters, so these are escaped.
+        # A file gets values unchanged. For a terminal, escape control characters, because it could obey them.
         escape: Callable[[str], str] = printable if sys.stdout.isatty() else str
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(shown.columns)

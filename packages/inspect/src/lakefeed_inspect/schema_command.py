@@ -113,7 +113,7 @@ def diff(pipeline: Path, topic: str | None, overrides: tuple[str, ...]) -> None:
 
 @schema.command()
 @of_pipeline
-@click.option("--table", metavar="CATALOG.NAMESPACE.TABLE", help="This table, instead of a pipeline's.")
+@click.option("--table", metavar="CATALOG.NAMESPACE.TABLE", help="The table, instead of a pipeline's table.")
 def history(pipeline: Path, table: str | None, topic: str | None, overrides: tuple[str, ...]) -> None:
     """Show the changes of a table's columns, with times and schema ids. Without Spark."""
     from lakefeed_inspect.compare_schemas import table_state
@@ -147,7 +147,7 @@ def history(pipeline: Path, table: str | None, topic: str | None, overrides: tup
 
 @schema.command()
 @click.option(
-    "--records", type=click.IntRange(1, 100_000), default=1_000, show_default=True, help="Most records to read."
+    "--records", type=click.IntRange(1, 100_000), default=1_000, show_default=True, help="The most records to read."
 )
 @of_pipeline
 def infer(pipeline: Path, records: int, topic: str | None, overrides: tuple[str, ...]) -> None:
@@ -175,7 +175,7 @@ def _load(pipeline: Path, overrides: Sequence[str], topic: str | None) -> tuple[
 
 
 def _step(before: str, after: str) -> str:
-    """Describe the changes from a version to the next, or why the two are incompatible."""
+    """Describe the changes between two consecutive versions, or why the two are incompatible."""
     from lakefeed.records.schema.merge import merge_schemas
 
     try:

@@ -1,4 +1,4 @@
-"""A scratch table in a user's catalog, and commits to it that the catalog must accept or refuse."""
+"""Check a user's catalog with commits to a scratch table, which it must accept or refuse."""
 
 from __future__ import annotations
 
@@ -40,30 +40,30 @@ from pyiceberg.types import LongType, NestedField
 
 NAME = "lakefeed_scratch_"
 KEY = "lakefeed.scratch"
-"""A key like those of the ledger, in the summaries of snapshots and in the table's properties."""
+"""A key in snapshot summaries and table properties, as the ledger uses such keys."""
 _CONFLICTS = (CommitFailedException, TableAlreadyExistsError, WaitingForLockException)
 _UNKNOWN = (CommitStateUnknownException, ServerError, ServiceUnavailableError, OSError)
-"""After these errors, which include those of a connection, the commit may have landed."""
+"""After one of these errors, such as a lost connection, the commit may or may not have landed."""
 _SCHEMA = Schema(NestedField(1, "id", LongType(), required=False))
 
 Outcome: TypeAlias = Exception | None
-"""Why a catalog has refused a change; None if it has accepted the change."""
+"""The catalog's reason for refusing a change; None if it has accepted the change."""
 
 
 class NotTried(Exception):
-    """A step failed that the catalog must accept, so nothing is known about what it refuses."""
+    """The catalog has refused a step that it should accept, so it is unknown which commits it would refuse."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A promise that a catalog does not keep; ``loses`` is whether rows could be lost or doubled."""
+    """A promise that a catalog does not keep; ``loses`` means that rows could be lost or duplicated."""
 
     what: str
     loses: bool = True
 
 
 class _Overtaken(AssertRefSnapshotId):
-    """An assertion during which another commit lands, in catalogs whose client checks assertions."""
+    """An assertion for catalogs whose client checks assertions: while it is checked, another commit lands."""
 
     _meanwhile: Callable[[], None] | None = PrivateAttr(default=None)
 
@@ -74,13 +74,13 @@ class _Overtaken(AssertRefSnapshotId):
 
 
 class ScratchTable:
-    """A table of two clients, as two drivers are; ``remove`` must follow.
+    """A table that two clients write to, as two drivers would; the caller must ``remove`` it.
 
     Args:
         clients: two clients of one catalog.
         namespace: the namespace, which is created if it is missing.
         server_decides: whether the server checks assertions, as a REST catalog does; otherwise the client checks them,
-            and the catalog compares the table's state at the swap.
+            and the catalog compares the current metadata when it replaces it.
     """
 
     def __init__(self, clients: tuple[Catalog, Catalog], namespace: tuple[str, ...], *, server_decides: bool) -> None:
@@ -103,7 +103,7 @@ class ScratchTable:
             raise NotTried(f"this login cannot create a table: {reason(error)}") from error
 
     def faults(self) -> Iterator[Fault]:
-        """Send commits and yield what the catalog does not promise; raise NotTried if it refuses all of them."""
+        """Send commits, and yield the promises that the catalog breaks; raise NotTried if it refuses all commits."""
         if (again := _outcome(lambda: self._create(1))) is None:
             yield Fault("it creates a table that exists")
         elif not isinstance(again, _CONFLICTS):
@@ -116,9 +116,9 @@ class ScratchTable:
         yield from self._kept()
 
     def remove(self) -> str | None:
-        """Remove the table and its files; return why the table is still there, or None."""
+        """Remove the table and its files; return why the table still exists, or None if it is gone."""
         left: str | None = None
-        # Some servers only drop tables with a purge, others refuse a purge.
+        # Some servers drop tables only with a purge, others refuse a purge.
         for drop in (self._clients[0].purge_table, self._clients[0].drop_table):
             try:
                 drop(self.name)
@@ -130,7 +130,8 @@ class ScratchTable:
                 continue
             break
         for table in self._made if left is None else ():
-            # The files of refused commits, which no purge knows. A place without the table's name may have other files.
+            # Delete the files of refused commits, which a purge leaves. A location without the table's name may have
+            # other files.
             if self.name[-1] in table.location() and isinstance(table.io, PyArrowFileIO):
                 scheme, netloc, path = table.io.parse_location(table.location(), table.io.properties)
                 with suppress(Exception):
@@ -145,7 +146,7 @@ class ScratchTable:
         self._made.append(self._clients[client].create_table(self.name, _SCHEMA, properties=properties))
 
     def _race(self, wrong: str) -> Iterator[Fault]:
-        """Send two commits that begin at the same state, and yield what is wrong with the outcome."""
+        """Send two commits that are based on the same snapshot, and yield the faults in the outcome."""
         tables = [client.load_table(self.name) for client in self._clients]
         bases = [table.current_snapshot() for table in tables]
         if any((base and base.snapshot_id) != self._head for base in bases):
@@ -178,7 +179,7 @@ class ScratchTable:
         """Commit an empty snapshot that follows the newest one of ``table``."""
         metadata, parent = table.metadata, table.current_snapshot()
         parent_id = None if parent is None else parent.snapshot_id
-        # With equal numbers, a server would refuse the second commit by its number, also if it ignores assertions.
+        # With equal sequence numbers, even a server that ignores assertions would refuse the second commit.
         sequence: int = getattr(metadata, "last_sequence_number", 0) + 2 - number
         snapshot_id = metadata.new_snapshot_id()
         place = f"{table.location()}/metadata/snap-{snapshot_id}-1-{uuid.uuid4()}.avro"
@@ -215,7 +216,7 @@ class ScratchTable:
         self._clients[0].commit_table(table, (old,), (SetPropertiesUpdate(updates={f"{KEY}.old": "1"}),))
 
     def _kept(self) -> Iterator[Fault]:
-        """Compare the table with the newest commit that the catalog has accepted."""
+        """Yield a fault unless the table has the newest commit that the catalog has accepted."""
         table = self._clients[1].load_table(self.name)
         sent, found = self._landed[-1], table.current_snapshot()
         if found is None or found.snapshot_id != sent.snapshot_id:

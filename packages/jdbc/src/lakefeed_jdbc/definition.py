@@ -46,7 +46,7 @@ class JdbcDefinition(SinkDefinition[JdbcSinkConfig]):
         with database.session() as session:
             if not ledger.has_table(session):
                 raise ResourceMissing("the table does not exist", where=settings.where, hint="lakefeed run creates it")
-            # All statements read the same snapshot, so the newest commit and the rows belong together.
+            # All statements read the same snapshot, so that the newest commit and the rows belong together.
             session.one_moment()
             commits = tuple(ledger.commits(session))[::-1]
             if settings.mode == "overwrite":
@@ -100,7 +100,7 @@ class DatabaseRows:
 def problems(
     sink: JdbcSinkConfig, *, key: str, feed: str, rows_of: Callable[[], StructType | None]
 ) -> Iterator[Problem]:
-    """Find all problems that would stop a run, without Spark.
+    """Yield all problems that would stop a run, without Spark.
 
     Args:
         key: the block's path in the pipeline file.
@@ -131,7 +131,8 @@ def problems(
 
 
 def _listens(sink: JdbcSinkConfig, key: str, error: MissingExtra | JavaOnly) -> Iterator[Problem]:
-    # Python's client cannot connect as the feed does, so only the port is tried here; the feed's start tries the login.
+    # Try only the port, because Python's client cannot connect with the feed's settings. The feed's start tries the
+    # login.
     address = Address.of(sink.url)
     try:
         socket.create_connection((address.host, address.port), timeout=TIMEOUT_SECONDS).close()

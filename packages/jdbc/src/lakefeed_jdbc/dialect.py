@@ -1,4 +1,4 @@
-"""The differences between PostgreSQL and MariaDB: quoting, drivers, comparisons, and the statements of a merge."""
+"""The differences between PostgreSQL and MariaDB: quoting, JDBC drivers, comparisons, and the statements of a merge."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 LOCK_SECONDS = 300
-"""The server disconnects a driver that hangs this long within a transaction, which may lock the feed's row."""
+"""The server disconnects a driver that is idle for this many seconds in a transaction, which may lock the feed's
+row."""
 STATEMENT_SECONDS = 3600
 """A server that needs longer for one statement is treated as unavailable."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dialect:
-    """One kind of database."""
+    """The SQL of a database: of PostgreSQL, or of MariaDB and MySQL."""
 
     kind: Literal["postgresql", "mariadb"]
     driver: str
@@ -33,10 +34,11 @@ class Dialect:
     here: str
     """Expression for the schema of names without a schema."""
     types: Mapping[str, tuple[str, ...]]
-    """By Spark's type name: the type of a new column, then the base types of existing columns that accept the values.
-    Numbers and the types that ``misfit`` handles are not listed."""
+    """By Spark's type: the column type of a new column, then the base types of existing columns that can store the
+    values. Numbers, and types that ``misfit`` handles, are not listed."""
     unique_columns: str
-    """Statement that returns index and column of unique indexes; the column is empty for an expression or a prefix."""
+    """Statement that returns index and column of all unique indexes; the column is empty for an expression or a
+    prefix."""
     update: str
     """Statement that updates rows of a table ``t`` from rows of ``s``."""
     own: str
@@ -52,7 +54,7 @@ class Dialect:
         return ".".join(f"{quote}{part.replace(quote, quote * 2)}{quote}" for part in parts if part)
 
     def staging(self, stage: str, target: str, columns: Sequence[str], *, more: Mapping[str, str]) -> str:
-        """Return the CREATE statement of an empty table with the target's columns and the task attempt's id.
+        """Return the statement that creates an empty table with the target's columns and the task attempt's id.
 
         Args:
             stage, target: quoted names of tables.
@@ -84,7 +86,7 @@ POSTGRESQL = Dialect(
         "socketTimeout": str(STATEMENT_SECONDS),
         "tcpKeepAlive": "true",
         "ApplicationName": "lakefeed",
-        # The server's error details contain values: "Failing row contains (…)".
+        # The details of a server's error contain values: "Failing row contains (…)".
         "logServerErrorDetail": "false",
     },
     first=(
@@ -131,7 +133,7 @@ MARIADB = Dialect(
         "connectTimeout": "10000",
         "socketTimeout": str(STATEMENT_SECONDS * 1000),
         "tcpKeepAlive": "true",
-        # Otherwise errors would contain statements with values, after a deadlock also statements of other sessions.
+        # Otherwise errors would contain statements with values, after a deadlock even those of other sessions.
         "dumpQueriesOnException": "false",
         "includeInnodbStatusInDeadlockExceptions": "false",
     },
@@ -139,7 +141,7 @@ MARIADB = Dialect(
         # Without strict mode, the server truncates long texts, and replaces large numbers by the type's largest one.
         "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO'",
         f"SET SESSION innodb_lock_wait_timeout = {2 * LOCK_SECONDS}, SESSION lock_wait_timeout = {2 * LOCK_SECONDS}",
-        # MySQL has no idle_transaction_timeout, and reads this part as a comment.
+        # MySQL has no idle_transaction_timeout, and ignores this statement, which it reads as a comment.
         f"SET SESSION time_zone = '+00:00' /*M!100300 , SESSION idle_transaction_timeout = {LOCK_SECONDS} */",
     ),
     hurry="SET SESSION lock_wait_timeout = 5",

@@ -22,7 +22,7 @@ LONGEST_KEY = 255
 
 
 class JdbcLayout:
-    """Compares a sink's table with the rows' columns, in one transaction."""
+    """Compares a sink's table with the rows' columns, within one transaction."""
 
     def __init__(self, ledger: JdbcLedger, sink: JdbcSinkConfig, session: Session, *, evolves: bool = True) -> None:
         self._ledger = ledger
@@ -33,7 +33,7 @@ class JdbcLayout:
         self._keys = [key.lower() for key in sink.keys] if sink.mode == "upsert" else []
 
     def statements(self, rows: StructType) -> list[str]:
-        """Return the statements that create the table, or add missing columns and widen narrow ones."""
+        """Return the statements that create the table, or that add missing columns and widen narrow ones."""
         dialect, session = self._ledger.dialect, self._session
         if not self._ledger.has_table(session):
             columns = [self._declared(field, field.name) for field in rows.fields]
@@ -81,7 +81,7 @@ class JdbcLayout:
         return statements
 
     def check_keys(self) -> None:
-        """Refuse a table without transactions, without a unique index on the keys, or with case-insensitive keys."""
+        """Refuse a table without transactions, without a unique index on the keys, or with keys that ignore case."""
         session, ledger = self._session, self._ledger
         if ledger.dialect.kind == "mariadb":
             [[engine]] = ledger.look_up(session, "SELECT engine FROM information_schema.tables WHERE {table}")
@@ -113,7 +113,7 @@ class JdbcLayout:
                 )
 
     def have(self) -> dict[str, DatabaseColumn]:
-        """Return the table's columns by lower-case name."""
+        """Return the table's columns, by lower-case name."""
         return {name.lower(): column for name, column in columns_of(self._session, self._ledger).items()}
 
     def _declared(self, field: StructField, name: str) -> str:
@@ -205,7 +205,7 @@ def is_nested(type_: DataType) -> bool:
 
 
 def misfit(type_: DataType, column: DatabaseColumn, dialect: Dialect) -> str | None:
-    """Return why values of a type may not fit into a column; None if they fit, or if the database refuses a misfit."""
+    """Return why values of a type may not fit a column; None if they fit, or if the database itself refuses them."""
     difference = f"column {column.name} is {type_.simpleString()} in the rows and {column.declared} in the table"
     known = _type_of(column)
     if known is not None and casts_to(type_, known):
@@ -224,7 +224,7 @@ def misfit(type_: DataType, column: DatabaseColumn, dialect: Dialect) -> str | N
 
 
 def widens(type_: DataType, column: DatabaseColumn) -> bool:
-    """Return whether all values of an existing column fit into the rows' new type."""
+    """Return True if all values of an existing column fit the rows' new type."""
     known = _type_of(column)
     return known is not None and casts_to(known, type_)
 

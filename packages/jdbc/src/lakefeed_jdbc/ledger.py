@@ -1,7 +1,8 @@
 """The ledger of a feed in a database: ``lakefeed_feeds`` and ``lakefeed_commits``, in the schema of the feed's table.
 
-``lakefeed_feeds`` has one row per feed and table. A commit locks the row while it checks and writes, so that check and
-commit are atomic. ``lakefeed_commits`` has a row per commit, written in the same transaction as the commit's rows.
+``lakefeed_feeds`` has one row per feed and table. A commit locks this row until its transaction ends, so that its
+checks and its writes are atomic. ``lakefeed_commits`` has a row per commit, written in the same transaction as the
+commit's rows.
 """
 
 from __future__ import annotations
@@ -42,14 +43,15 @@ class JdbcLedger(ServerLedger):
         return self.dialect.name(self.schema, table)
 
     def has_table(self, session: Session, table: str | None = None) -> bool:
-        """Return whether a table exists in the schema of the feed's table; by default, the feed's table."""
-        # information_schema.tables would also list tables of which the login may read no column.
+        """Return True if a table exists in the schema of the feed's table; the default is the feed's table."""
+        # information_schema.tables would also list tables of which the login may not read a single column.
         return bool(self.look_up(session, "SELECT 1 FROM information_schema.columns WHERE {table} LIMIT 1", table))
 
     def look_up(self, session: Session, select: str, table: str | None = None) -> list[tuple[Any, ...]]:
         """Run a SELECT on the database's catalog about a table, by default the feed's table.
 
-        ``{table}`` in ``select`` becomes the condition on the table; or use ``{schema}``, and ``?`` for its name.
+        ``{table}`` in ``select`` becomes the condition that selects the table. A SELECT may instead have ``{schema}``,
+        and ``?`` for the table's name.
         """
         schema = "?" if self.schema else self.dialect.here
         statement = select.format(table=f"table_schema = {schema} AND table_name = ?", schema=schema)
@@ -81,7 +83,7 @@ class JdbcLedger(ServerLedger):
     def standing(self, session: Session, *, lock: bool = False) -> FeedEntry | None:
         """Return the feed's row in ``lakefeed_feeds``; None if the row does not exist.
 
-        With ``lock``, no other driver can commit to the feed, or take its fence, until the transaction ends.
+        ``lock`` keeps other drivers from committing, and from taking the fence, until the transaction ends.
         """
         if not lock and not self.has_table(session, FEEDS):
             return None
@@ -104,7 +106,7 @@ class JdbcLedger(ServerLedger):
         )
 
     def forget(self, session: Session) -> None:
-        """Delete the commits into a table that was dropped."""
+        """Delete the ledger's commits into a table that was dropped."""
         session.update(f"DELETE FROM {self.name(COMMITS)} WHERE {_OURS}", *self._ours)  # noqa: S608
         self.note(session, reader=None, keyed=None, topics=None)
 
@@ -144,7 +146,7 @@ class JdbcLedger(ServerLedger):
 
     @contextmanager
     def session(self) -> Iterator[Session]:
-        """Open a transaction; database errors within it become errors for the user."""
+        """Open a transaction; within it, turn database errors into errors for the user."""
         with StatementRefusal.translated(self.where), self._database.session() as session:
             yield session
 
@@ -191,7 +193,7 @@ class JdbcLedger(ServerLedger):
         return int(rows)
 
     def begin(self, session: Session, commit: Commit, *, commit_id: str) -> bool:
-        """Lock the feed, and return whether the commit is new; raise the errors of ``admit``."""
+        """Lock the feed's row, and return True unless the batch is already committed; raise the errors of ``admit``."""
         standing = self.standing(session, lock=True)
         if standing is None:
             raise self.removed(FEEDS)
@@ -199,7 +201,7 @@ class JdbcLedger(ServerLedger):
         return self.admit(commit, commit_id=commit_id, last=last, fence=standing.fence) is CommitCheck.NEW
 
     def write(self, session: Session, commit: Commit, *, commit_id: str, counts: str = "{}") -> None:
-        """Add a commit to its rows' transaction, after ``begin``; ``counts`` has its records' outcomes, as JSON."""
+        """Add a commit to its rows' transaction, after ``begin``; ``counts`` has the records' outcomes, as JSON."""
         last = self._last(session)
         upserts = commit.upserts
         session.update(

@@ -31,9 +31,9 @@ TIMEOUT_SECONDS = 10
 READ_SECONDS = 30
 ROWS_AT_ONCE = 20_000
 NO_KEY = "RSA public key is not available"
-"""MariaDB's driver reports this if MySQL's caching_sha2_password needs TLS or the server's key."""
+"""The error of MariaDB's driver if MySQL's caching_sha2_password requires TLS, or the server's public key."""
 FAILURE = re.compile(r"lakefeed database \[(\w+) (-?\d+)\]: (.*)")
-"""The JVM module's text for a database error (io.lakefeed.jdbc.DatabaseFailure), with SQL state and error number."""
+"""Matches a database error of the JVM module (io.lakefeed.jdbc.DatabaseFailure): SQL state, error number and text."""
 
 
 class Session(Protocol):
@@ -64,9 +64,9 @@ class StatementRefusal:
 
     @property
     def passes(self) -> bool:
-        """Check whether a retry may succeed: after a lost connection, a restart of the server, a deadlock."""
+        """Return True if a retry may succeed: after a lost connection, a restart of the server, a deadlock."""
         # SQL states: 08 connection, 57P0x shutdown and start, 53 resources, 40 deadlock. MariaDB and MySQL report some
-        # of these errors with general states, so their error numbers decide.
+        # of these errors with general states, so their error numbers count.
         numbers = {1040, 1053, 1205, 1213, 1927, 2006, 2013, 4031}
         if NO_KEY in self.text:
             return False
@@ -75,7 +75,7 @@ class StatementRefusal:
     @staticmethod
     @contextmanager
     def translated(where: str) -> Iterator[None]:
-        """Replace database errors within the block by errors for the user."""
+        """Turn database errors within the block into errors for the user."""
         try:
             yield
         except Exception as error:
@@ -95,7 +95,8 @@ class StatementRefusal:
             hint = "GRANT the missing right to sink.jdbc.user"
             return AccessDenied(f"the user has no right to run a statement: {self.text}", where=where, hint=hint)
         if self.state == "3D000" or self.number == 1049:
-            return ResourceMissing("there is no such database", where=where, hint="create it, or correct sink.jdbc.url")
+            hint = "create the database, or correct sink.jdbc.url"
+            return ResourceMissing("there is no such database", where=where, hint=hint)
         if self.passes:
             hint = "check that the database runs, and sink.jdbc.url"
             return Unreachable(f"the database does not answer: {self.text}", where=where, hint=hint)
@@ -117,7 +118,7 @@ def tls_properties(sink: JdbcSinkConfig) -> dict[str, str]:
 
 
 class JvmDatabase:
-    """The sink's database in a feed: sessions of the JVM's driver, and staging by the tasks.
+    """The sink's database in a feed: the JVM's driver opens sessions, and Spark's tasks stage the rows.
 
     The password is one of the JVM's secrets (``io.lakefeed.jdbc.Database``). The constructor opens no connection.
     """
@@ -141,7 +142,7 @@ class JvmDatabase:
             yield session
 
     def stage(self, rows: DataFrame, insert: str) -> list[tuple[int, int]]:
-        """Write the rows in Spark's tasks; return each successful task attempt with its number of rows."""
+        """Stage the rows in Spark's tasks; return each successful task attempt, with its number of rows."""
         frame: Any = rows
         written = self._java.stage(frame._jdf, insert, self.dialect.kind == "postgresql")
         return [(int(attempt), int(count)) for attempt, _, count in (each.partition(":") for each in written)]
@@ -216,11 +217,12 @@ def _mariadb(address: Address, login: dict[str, Any]) -> Any:
         text = without_values(str(error.args[-1]))
         raise StatementRefusal("", 2013 if number == 2003 else number, text).error(str(address)) from None
     except RuntimeError as error:
-        # PyMySQL raises this error without the package cryptography, if the server's key must encrypt the login.
+        # PyMySQL raises this error if the login must be encrypted with the server's key and the package cryptography is
+        # missing.
         if "cryptography" not in str(error):
             raise
         raise MissingExtra.of("cryptography", "mysql", "logging in to MySQL without TLS") from None
-    # Old versions of PyMySQL connect as plain text if the server has no TLS.
+    # If the server has no TLS, old versions of PyMySQL connect without encryption.
     if context is not None and not getattr(connection, "_secure", False):
         connection.close()
         hint = "switch TLS on in the database, or set sslMode=disable in sink.jdbc.url"
@@ -248,9 +250,9 @@ class PythonSession:
         self._connection.commit()
 
     def one_moment(self) -> None:
-        """Begin a transaction whose statements all read the same snapshot of the database."""
+        """Begin a transaction whose statements all read one snapshot of the database."""
         self._connection.rollback()
-        # In MariaDB, all statements of a transaction read the same snapshot by default.
+        # MariaDB's transactions read one snapshot by default.
         if self._dialect.kind == "postgresql":
             self.update("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
 
@@ -281,7 +283,7 @@ class PythonSession:
 
 
 def _login_refused(text: str) -> StatementRefusal:
-    # PostgreSQL's client has no SQL state for a failed login, only a text.
+    # PostgreSQL's client reports a failed login without an SQL state.
     if re.search(r"password authentication failed|no password supplied|role \".*\" does not exist|pg_hba", text):
         return StatementRefusal("28P01", 0, text)
     if re.search(r"database \".*\" does not exist", text):

@@ -21,7 +21,7 @@ from lakefeed.errors import ConfigError
 
 _PORTS = {"postgresql": 5432, "mariadb": 3306, "mysql": 3306}
 _LONGEST_NAME = 63
-"""PostgreSQL truncates longer names; MariaDB allows 64 letters."""
+"""PostgreSQL truncates longer names, and MariaDB refuses names of more than 64 letters."""
 
 
 def _require_known_url(url: str) -> None:
@@ -42,7 +42,7 @@ def _require_known_to_both(table: str) -> None:
 
 _DEFAULT_SCHEMAS = {"postgresql": "public"}
 _SYSTEMS = {"postgresql": "postgres"}
-"""OpenLineage's names of the systems that have other names in JDBC URLs."""
+"""The systems whose OpenLineage names differ from their names in JDBC URLs."""
 
 
 class JdbcSinkConfig(SinkConfig):
@@ -79,7 +79,7 @@ class JdbcSinkConfig(SinkConfig):
     keys: list[str] = Field(default_factory=list)
     """With upsert: the columns that identify a row; the table needs a unique index on them."""
     order_by: list[str] = Field(default_factory=list)
-    """With upsert: the columns that decide which change of a key is newer, as in iceberg."""
+    """With upsert: the columns that decide which change of a key is newer, as in sink.iceberg."""
     delete: Deletes = Field(default_factory=Deletes, description="With upsert: which records delete their key's row.")
     on_delete: Literal["remove", "mark"] = "remove"
     """With upsert: remove the row, or keep it with lakefeed_deleted = true."""
@@ -160,7 +160,7 @@ _MODES = {
     "verifyca": "verify-ca",
     **dict.fromkeys(("verifyfull", "verifyidentity", "1", "true"), "verify-full"),
 }
-"""MariaDB's driver accepts these values of sslMode, MySQL's values included, in any case and punctuation."""
+"""The values of sslMode that MariaDB's driver accepts, including MySQL's values, in any case and punctuation."""
 _JAVA_STORES = ("truststore", "keystore", "truststoretype", "keystoretype", "tlssockettype", "serversslcertpath")
 _IGNORED: tuple[str, ...] = ("ssl", "requiressl", "verifyservercertificate")
 _IGNORED += ("clientcertificatekeystoreurl", "trustcertificatekeystoreurl")
@@ -191,7 +191,7 @@ def plain_text_logins(url: str, kind: str, host: str, options: Mapping[str, str]
 
 
 def _mode(lower: Mapping[str, str]) -> str:
-    """Return the mode that MariaDB's driver uses: disable, trust, verify-ca or verify-full."""
+    """Return the TLS mode of MariaDB's driver: disable, trust, verify-ca or verify-full."""
     if (given := lower.get("sslmode")) is not None:
         if mode := _MODES.get(given.lower().replace("-", "").replace("_", "")):
             return mode

@@ -45,7 +45,7 @@ from lakefeed_jdbc.settings import JdbcSinkConfig
 
 STAGE = "lakefeed_stage_"
 EXACT_TIMES = ("spark.sql.datetime.java8API.enabled", "true")
-"""Without this setting, Spark shifts timestamps before 1582 by days."""
+"""Without this setting, Spark rebases timestamps before 1582 by several days."""
 
 
 class JdbcTable(BaseSink):
@@ -80,7 +80,7 @@ class JdbcTable(BaseSink):
                 if self._followed:
                     what, hint = "the table was dropped while the feed runs", "restore it, or start the feed again"
                     raise CheckpointMismatch(what, where=self._sink.where, hint=hint)
-                # A feed whose table is missing starts over, as the run's start has decided, so forget the old commits.
+                # The run's start has decided that a feed whose table is missing starts over: delete the old commits.
                 self.ledger.forget(session)
                 session.commit()
             layout = JdbcLayout(self.ledger, self._sink, session, evolves=self._context.evolves)
@@ -136,7 +136,7 @@ class JdbcTable(BaseSink):
         changes = deleting(rows)
         changes = shuffle_by_key(changes, keys=self._keys, partitions=partitions_for(changes, commit))
         batch = summarize_changes(changes, keys=self._keys, order_by=self._sink.order_by)
-        # Check the outcomes first, because they may request another schema, which changes the rows.
+        # Check the outcomes first: they may request another schema, with which the rows must be computed again.
         check_outcomes(self._spark, commit_id)
         batch.check(keys=self._keys, table=self._sink.table)
         latest, changed = self._latest(changes), replace(commit, upserts=batch.upserts)
@@ -193,7 +193,7 @@ class JdbcTable(BaseSink):
             self._drop(stage)
 
     def _merge_staged(self, merge: JdbcMerge, commit: Commit) -> Commit:
-        """Move the staged rows into the table, and return the commit with its numbers of rows."""
+        """Move the staged rows into the table, and return the commit with the numbers of its rows."""
         expected = sum(count for _, count in merge.attempts)
         if expected and merge.staged() != expected:
             # After a crash of PostgreSQL, the staging table is empty, because it is unlogged.
@@ -227,7 +227,7 @@ class JdbcTable(BaseSink):
             return retry_until(attempt, is_transient=passes, seconds=self._context.patience)
 
     def _note_topics(self, session: Session, commit: Commit) -> None:
-        """Note the topics of the offsets; refuse a recreated topic, whose offsets do not order the changes of a key."""
+        """Store the topics' ids; refuse a recreated topic, whose offsets cannot order the changes of a key."""
         standing = self.ledger.standing(session)
         known = dict(standing.topics) if standing else {}
         if (topic := recreated_topic(known, commit.ranges)) is not None:
@@ -246,7 +246,7 @@ class JdbcTable(BaseSink):
 
     @property
     def _mark(self) -> str:
-        """The part of the names of staging tables that identifies the feed and its table."""
+        """Return the common prefix of the names of this feed's and table's staging tables."""
         return hashlib.sha256(f"{self.ledger.feed}/{self._sink.table}".encode()).hexdigest()[:10]
 
     def _drop(self, stage: str) -> None:
@@ -258,7 +258,7 @@ class JdbcTable(BaseSink):
 
 
 def _as_staged(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Select these columns in this order, nested ones as JSON."""
+    """Return the rows with these columns in this order, nested columns as JSON."""
     fields = {field.name.lower(): field for field in rows.schema.fields}
     staged = []
     for name in columns:
@@ -276,7 +276,7 @@ Attempts = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True, kw_only=True)
 class JdbcMerge:
-    """Writes staged rows into a table.
+    """Moves staged rows into a table.
 
     The merge uses UPDATE, DELETE and INSERT, which report the affected rows. MariaDB's ON DUPLICATE KEY could also
     change a row with another key, if the table has a second unique index.
@@ -291,11 +291,11 @@ class JdbcMerge:
     columns: Sequence[str]
     """The rows' columns in the table's spelling."""
     groups: bool
-    """``SinkContext.groups``: each row is the newest state of a group."""
+    """``SinkContext.groups``: a row is the newest aggregate of a group."""
     session: Session
     attempts: Attempts
     kept: Mapping[str, Sequence[int]]
-    """The columns, in lower case, that keep the stored value in rows whose ``KEPT`` has one of these numbers."""
+    """The columns, in lower case, that keep the stored value if a row's ``KEPT`` has one of these numbers."""
 
     def staged(self) -> int:
         [[count]] = self.session.query(f"SELECT COUNT(*) FROM {self.stage} s WHERE {self._ours}")  # noqa: S608
@@ -323,7 +323,7 @@ class JdbcMerge:
         return ", ".join(map(str, found[0])) if found else None
 
     def moved_key(self) -> str | None:
-        """Return the position of a staged row whose key has a stored row from another partition, if one exists."""
+        """Return the offset of a staged row whose key has a stored row from another partition; otherwise None."""
         topic, partition, offset = map(self._quoted, POSITION_COLUMNS)
         found = self.session.query(
             f"SELECT s.{topic}, s.{partition}, s.{offset} FROM {self.stage} s JOIN {self.target} t ON {self._on()} "  # noqa: S608
@@ -345,7 +345,7 @@ class JdbcMerge:
         gone = 0
         if removes:
             gone = session.update(dialect.delete.format(**names, where=f"{self._ours} AND {deleted} AND {newer}"))
-        # MariaDB assigns columns one after the other, so columns whose new values depend on stored values come first.
+        # MariaDB assigns columns one after the other: first assign those whose new values depend on stored values.
         columns = sorted(self.columns, key=lambda column: column.lower() not in self.kept)
         changes = ", ".join(f"{dialect.own}{self._quoted(each)} = {self._changed(each)}" for each in columns)
         updated = session.update(dialect.update.format(**names, changes=changes, where=f"{stays} AND {newer}"))
@@ -356,7 +356,7 @@ class JdbcMerge:
         return inserted, updated, gone
 
     def _changed(self, column: str) -> str:
-        """Return SQL for a column's new value: the event's, or the stored value if the event lacks the column."""
+        """Return the SQL of a column's new value: the event's value, or the stored one if the event has none."""
         quoted = self._quoted(column)
         is_kept = [f"position(',{number},' IN s.{KEPT}) > 0" for number in self.kept.get(column.lower(), ())]
         if not is_kept:
@@ -368,14 +368,14 @@ class JdbcMerge:
 
     @property
     def _ours(self) -> str:
-        # There are no attempts if the batch has no rows, because Spark then runs no task.
+        # For a batch without rows, Spark runs no task, so there are no attempts.
         return f"s._lakefeed_task IN ({', '.join(str(attempt) for attempt, _ in self.attempts) or 'NULL'})"
 
     def _on(self) -> str:
         return " AND ".join(f"t.{self._quoted(key)} = s.{self._quoted(key)}" for key in self.sink.keys)
 
     def _newer(self) -> str:
-        """Return the condition that a change is newer than the stored row; a row without a position is older."""
+        """Return the condition that a change is newer than the stored row; a row without an offset counts as older."""
         offset = self._quoted(OFFSET)
         if self.groups:
             return "TRUE"

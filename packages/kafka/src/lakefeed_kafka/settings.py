@@ -23,7 +23,7 @@ _OUR_HEADERS = "lakefeed."
 """The prefix of lakefeed's own headers."""
 IdPlace = Literal["prefix", "header"]
 _SAFE = {"kafka.acks": ("all", "-1"), "kafka.enable.idempotence": ("true",)}
-"""The values that the sink's guarantee depends on."""
+"""The values of producer settings on which the sink's guarantee depends."""
 
 
 class AvroValue(Model):
@@ -73,7 +73,7 @@ class ColumnValue(Model):
 
 
 class Value(OneOf):
-    """How a row becomes the value of a record."""
+    """How a row becomes the value of a record: exactly one of these blocks."""
 
     avro: AvroValue | None = None
     protobuf: ProtobufValue | None = None
@@ -90,7 +90,7 @@ class Value(OneOf):
 
     @property
     def registered(self) -> AvroValue | JsonSchemaValue | None:
-        """The settings of an encoding with a schema; None for the others."""
+        """The settings of the encoding that has a schema; None for JSON and for a single column."""
         return self.avro or self.protobuf or self.json_schema
 
     @property
@@ -103,7 +103,7 @@ class KafkaSinkConfig(KafkaClient, SinkConfig):
 
     definition: ClassVar[str] = "lakefeed_kafka.sink:KafkaDefinition"
     capabilities: ClassVar[Capabilities] = Capabilities(real_time=None)
-    # In each mode a batch only adds records; with update and complete, readers use the newest record of a key.
+    # A batch adds records in every mode; with update and complete, a reader uses the newest record of a key.
     modes: ClassVar[tuple[OutputMode, ...]] = EVERY_MODE
     stored_files: ClassVar[SinkFiles] = SinkFiles(elsewhere="a topic")
 
@@ -146,7 +146,7 @@ class KafkaSinkConfig(KafkaClient, SinkConfig):
 
     @property
     def record_positions(self) -> Literal["used"]:
-        """The headers of a record have the position of its source record, if the rows have this position."""
+        """Record headers name the source record's topic, partition and offset, if the rows have them."""
         return "used"
 
     def places(self, *, brokers: str) -> Iterator[Place]:

@@ -1,15 +1,16 @@
-"""Sends rows as records to another topic; encodes them in Spark and writes them with Spark's Kafka sink.
+"""Encode rows as records of another topic, and send them with Spark's Kafka sink.
 
-Guarantee: at-least-once. After an interruption, Spark sends a batch again from its beginning. If a Spark task fails,
-Spark sends its rows again. Headers identify these copies (docs/kafka-sink.md), and ``lakefeed.deduplicated`` drops
-them:
+Guarantee: at-least-once. After an interruption, Spark sends the whole batch again; after a failure of a task, that
+task's rows. Headers identify these copies (docs/kafka-sink.md), and ``lakefeed.deduplicated`` drops them:
 
 * ``lakefeed.batch``: ``query/number``, Spark's id of the query and Spark's number of the batch;
 * ``lakefeed.source``: ``topic/partition/offset`` of the row's record, if the row has it;
-* ``lakefeed.row``: a number among the batch's equal rows, if a record may make several rows or is unknown.
+* ``lakefeed.row``: a number that distinguishes equal rows of a batch, if a record may make several rows or the record
+is unknown.
 
-A reader only has to remember the newest batch, for two reasons. A batch begins only after the brokers have acknowledged
-the whole previous batch. A row always goes to the same partition: by its key, or without a key by its content.
+A reader has to remember only the newest batch, for two reasons. A batch begins only after the brokers have acknowledged
+the whole previous batch. All copies of a row go to the same partition: by the row's key, or without a key by its
+content.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class KafkaDefinition(SinkDefinition[KafkaSinkConfig]):
         try:
             topics = _topics(producer_settings(self.settings, self.context.source))
         except ConfigError as error:
-            # Only warn, as for the source, because Spark's client can read a Java key store, and the client here
+            # A failure is only a warning, as for the source: Spark's client can read a Java key store, the client here
             # cannot.
             what = f"the topic cannot be looked up before the run: {error.what}"
             warning = Problem(what=what, key=f"{place}.topic", hint=error.hint, severity="warning")
@@ -88,8 +89,7 @@ class KafkaDefinition(SinkDefinition[KafkaSinkConfig]):
         sink_topic = topics.describe(name)
         if source is None or not source.reads(name):
             return
-        # Different lists of brokers may belong to one cluster, so compare the topics' ids, which are unique across
-        # clusters.
+        # Two lists of brokers may belong to one cluster: compare the topics' ids, which are unique across clusters.
         read = Topics(source.bootstrap_servers, options=source.client_options).describe_all([name]).get(name)
         if read is not None and read.topic_id == sink_topic.topic_id:
             raise ConfigError(
@@ -101,7 +101,7 @@ class KafkaDefinition(SinkDefinition[KafkaSinkConfig]):
 
 
 class KafkaSink(BatchedSink):
-    """Sends each batch's rows to a topic; uses the brokers of ``source`` if the sink names none."""
+    """Sends each batch's rows to a topic; by default, uses the brokers of ``source``."""
 
     writer: TopicWriter
 
@@ -146,7 +146,7 @@ class TopicWriter:
         if self._records is None or self._records.schema != rows.schema:
             self._records = RowRecords.settle(self._sink, rows)
         alone = not has_state(commit.ranges) and bool(jvm.java(self._spark).query.StreamingPlan.onePerRecord(rows._jdf))
-        # A run as a batch has no query, so use the feed's name instead of Spark's id.
+        # Without a streaming query there is no query id: use the feed's name.
         query = next((query.id for query in self._spark.streams.active if query.name == commit.feed), commit.feed)
         return self.records(rows, batch=sf.lit(f"{query}/{commit.batch_id}"), one_per_record=alone)
 
@@ -166,7 +166,7 @@ class TopicWriter:
 
 @dataclass(frozen=True, kw_only=True)
 class RowRecords:
-    """Makes a topic's records from rows of one schema; ``encoding`` is None if the value is a single column."""
+    """Makes records of rows that have one schema; ``encoding`` is None if the value is a single column."""
 
     sink: KafkaSinkConfig
     schema: StructType
@@ -179,10 +179,10 @@ class RowRecords:
         return cls(sink=sink, schema=rows.schema, encoding=_encoding(sink, rows.drop(*POSITION_COLUMNS)))
 
     def of(self, rows: DataFrame, *, batch: Column, one_per_record: bool, partitions: int) -> DataFrame:
-        """Return the rows as records; the column ``batch`` names query and batch.
+        """Return the rows as records; the column ``batch`` has the query and the batch number.
 
-        The rows have ``POSITION_COLUMNS`` if their records are known. With ``one_per_record``, a record makes at most
-        one row.
+        The rows have ``POSITION_COLUMNS`` if their records are known. ``one_per_record`` means that a record makes at
+        most one row.
         """
         from pyspark.sql import Window
 
@@ -261,7 +261,7 @@ def _refusals(setting: str, rows: DataFrame) -> Iterator[None]:
 
 
 def key_of(sink: KafkaSinkConfig, rows: DataFrame) -> Column:
-    """Return the record's key: bytes as they are, other types as text; null if the sink has no key."""
+    """Return the column of the record's key: bytes unchanged, other types as text; null if the sink has no key."""
     if sink.key is None:
         return sf.lit(None).cast("binary")
     if isinstance(sink.key, list):

@@ -55,13 +55,13 @@ class KinesisSource(InstalledSource, AwsAccess):
     region: str | None = Field(None, description="Region of the stream. Default: AWS_REGION, else us-east-1.")
     stream: Annotated[str, spelled(r"[a-zA-Z0-9_.-]{1,128}", _NO_STREAM)] = Field(description="The stream's name.")
     start: Literal["earliest", "latest"] = "earliest"
-    """The position at which a new feed begins; later runs resume at the end of the last commit."""
+    """Where a new feed begins; later runs resume at the end of the last commit."""
     max_records_per_batch: Count = 100_000
     """The most records in a batch, of all shards together."""
 
     @property
     def topics(self) -> list[str]:
-        """The stream's name, which stands for the topic in a schema registry."""
+        """The stream's name, which takes the place of a topic's name in a schema registry."""
         return [self.stream]
 
     @property

@@ -1,4 +1,4 @@
-"""Read and describe a Kinesis stream with Spark; a start compares the description with the feed's position."""
+"""Read and describe a Kinesis stream with Spark; a start compares the description with the feed's offsets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lakefeed_kinesis.settings import KinesisSource
 FORMAT = "io.lakefeed.kinesis.KinesisSource"
 CLIENT = "software/amazon/awssdk/services/kinesis/KinesisClient.class"
 ENDLESS = 2**63 - 1
-"""The end offset of every shard: Kinesis reports none, and no feed reaches this number."""
+"""The end offset of every shard: a number that no feed reaches, because Kinesis reports no end."""
 
 
 class KinesisStream:
@@ -39,7 +39,7 @@ class KinesisStream:
         if source.access_key is not None and source.secret_key is not None:
             secrets = (source.access_key, source.secret_key, source.session_token)
             keys = [secret.get_secret_value() for secret in secrets if secret]
-            # The name has the access key, because another feed in the same session may use other keys.
+            # The name depends on the access key, because another feed in the same session may use other keys.
             name = f"kinesis {keys[0]}@{source.endpoint or source.region}"
             jvm.java(spark).Secrets.put(name, "\n".join(keys))
             self._options["credentials"] = name
@@ -71,7 +71,7 @@ class KinesisStream:
         return self._spark.read.format(FORMAT).options(**self._options).option("ranges", json.dumps(ranges)).load()
 
     def describe(self, position: Position | None = None) -> dict[str, TopicDescription | None]:
-        """Describe the stream's shards as partitions, and whether they still have the records after the position."""
+        """Describe the stream's shards as partitions, and whether they still have the records that the feed needs."""
         stream = self._source.stream
         offset = None
         if position is not None and any(span.marks for span in position.ranges.ranges):

@@ -1,4 +1,4 @@
-"""Produce trips into a topic, land the topic in a table, and compare the table, read without Spark, with the trips."""
+"""Produce trips into a topic, land them in a table, read the table without Spark, and compare it with the trips."""
 
 from __future__ import annotations
 

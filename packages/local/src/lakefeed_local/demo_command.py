@@ -103,7 +103,7 @@ def _look_around(table: str, *, home: Path, keep: bool) -> str:
 
 
 def path_lines() -> Iterator[str]:
-    """Yield the command that adds lakefeed to the shell's PATH, unless PATH already finds this lakefeed."""
+    """Yield the command that adds lakefeed to the shell's PATH, unless the PATH has it already."""
     own = Path(sys.executable).parent
     if shutil.which("lakefeed") != str(own / "lakefeed"):
         yield f'export PATH={shlex.quote(str(own))}:"$PATH"'

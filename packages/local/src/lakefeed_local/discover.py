@@ -27,7 +27,7 @@ PAGE = "pipeline-files"
 SAMPLE_SECONDS = 5.0
 # A JSON object with more fields is probably a map with ids as keys.
 MAX_COLUMNS = 1_000
-# To find the subject of a schema id, init requests the latest version of each subject, up to this number.
+# The most subjects whose latest version init requests to find the subject of a schema id.
 _MAX_SUBJECTS = 200
 _TIME_NAME = re.compile(r"(?i)(^|_)(at|ts|time|date|datetime|timestamp)($|_)|(time|date|stamp)$|At$")
 
@@ -46,7 +46,7 @@ class Discovery:
     """The decode block that fits a topic.
 
     Attributes:
-        how: a sentence that says how ``init`` has found the block.
+        how: a sentence for the user about how the block was found.
         certain: False if the block is a guess.
         subject: None for the usual ``<topic>-value``.
         ddl: the columns of JSON values.
@@ -136,7 +136,7 @@ def _framed(value: bytes, header: IdHeader | None, registry_url: str) -> Discove
 def sample(
     topic: str, *, bootstrap_servers: str, login: KafkaLogin | None = None
 ) -> tuple[bytes | None, IdHeader | None]:
-    """Return the value of one of the topic's first records, and the header with a schema id, if any.
+    """Return the value of one of the topic's first records, and the record's header with a schema id, if any.
 
     Commits nothing, and joins no consumer group.
     """
@@ -144,7 +144,7 @@ def sample(
 
     from lakefeed.clients.kafka.librdkafka import open_consumer
 
-    # The source is not validated here, because template.check refuses wrong addresses later and names the option.
+    # Do not validate the source here: template.check later refuses a wrong address, and names the option.
     source = KafkaSource.model_construct(bootstrap_servers=bootstrap_servers, topics=[topic], login=login)
     with open_consumer(source, "lakefeed-init", {"enable.partition.eof": True}) as consumer:
         partitions = consumer.list_topics(topic, timeout=SAMPLE_SECONDS).topics[topic].partitions
@@ -194,7 +194,7 @@ def _avro_time(name: str, schema: Any) -> Literal["instant", "text"] | None:
 
 
 def _json_columns(value: bytes) -> tuple[Column, ...]:
-    """Return the columns of a JSON object; none if DDL cannot name the object's fields, or if it has too many."""
+    """Return the columns of a JSON object; none if it has too many fields, or a field that DDL cannot name."""
     try:
         document = json.loads(value)
         if not isinstance(document, dict) or "" in document or len(document) > MAX_COLUMNS:
@@ -219,7 +219,7 @@ def _text_time(name: str) -> Literal["text"] | None:
 
 def _ddl_type(value: Any, depth: int = 1) -> str:
     if depth > DEEPEST - 2:
-        return "STRING"  # The text has the nested value as JSON. The record and the text count as levels, too.
+        return "STRING"  # A nested value is JSON within the text. The record and the text count as levels, too.
     if isinstance(value, bool):
         return "BOOLEAN"
     if isinstance(value, int):

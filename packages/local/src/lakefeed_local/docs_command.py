@@ -132,7 +132,7 @@ def page_folder() -> Path:
 
 
 def indexed_pages(folder: Path) -> list[Page]:
-    """Return the pages in the order of the index; a page that is listed twice appears once, at its first place."""
+    """Return the pages in the order of the index; a page that the index lists twice is returned once."""
     found: dict[str, Page] = {}
     parts: tuple[str, ...] = ()
     for line in (folder / INDEX).read_text("utf-8").splitlines():
@@ -146,7 +146,7 @@ def indexed_pages(folder: Path) -> list[Page]:
 
 
 def find_page(pages: list[Page], name: str) -> Page | None:
-    """Return the page with this topic or file name, or else the design note of this name; None if neither exists."""
+    """Return the page with this topic or file name, or else the design note of this name; None if there is neither."""
     by_topic = {page.topic: page for page in pages}
     path = Path(name)
     name = path.name.removesuffix(".md").lower().replace(" ", "-").replace("_", "-")
@@ -178,7 +178,7 @@ def search_pages(pages: list[Page], words: str) -> list[tuple[Page, str]]:
 
 
 def _score(page: Page, text: str, weights: Mapping[str, float]) -> float:
-    """Rate how well a page fits: by its name, title, headings, first sentence, and how often its text has the terms."""
+    """Return a page's score, from the terms in its name, title, headings, first sentence and text."""
     title, *headings = [block for block in page.blocks if block[0] == "#"]
     places = ((9, page.topic), (4, title), (3, " ".join(headings)), (3, page.description))
     total = sum(points * _value(place, weights) for points, place in places)
@@ -188,7 +188,7 @@ def _score(page: Page, text: str, weights: Mapping[str, float]) -> float:
 
 
 def _passage(page: Page, weights: Mapping[str, float]) -> str:
-    """Return the block that matches the terms best, below its heading; of a table, only the rows that have a term."""
+    """Return the block that matches the terms best, with its heading; of a table, only rows that have a term."""
     heading, passages = "", []
     for block in page.blocks:
         if block[0] == "#":
@@ -206,12 +206,12 @@ def _value(text: str, weights: Mapping[str, float]) -> float:
 
 
 def _normal(text: str) -> str:
-    """Return the words of a text in lower case with a blank before each word; search terms have the same form."""
+    """Return a text's words in lower case, with a blank before each, so that a search term matches only whole words."""
     return "".join(f" {word}" for word in re.findall(r"[^\W_]+", text.lower()))
 
 
 def with_commands(text: str) -> str:
-    """Replace links to other pages by the commands that print these pages in a terminal."""
+    """Replace links to other pages by the commands that print those pages in a terminal."""
 
     def command(match: re.Match[str]) -> str:
         name, path = match.groups()
@@ -226,13 +226,13 @@ def with_commands(text: str) -> str:
 
 def _topic(path: str) -> str:
     file = Path(path)
-    # The prefix keeps the topics unique, because a design note may have the file name of a page.
+    # The prefix keeps topics unique: a design note may have the same file name as a page.
     name = f"{DESIGN}-{file.stem}" if file.parent.name == DESIGN else file.stem
     return (file.parent.name if file.name == INDEX else name).lower()
 
 
 def write_pages(folder: Path, target: Path, page: str) -> Path:
-    """Write the pages of a folder as HTML, with their pictures; return the HTML file of the page at ``page``."""
+    """Write a folder's pages as HTML, with their pictures; return the HTML file of the page at the path ``page``."""
     opened = Path(os.path.normpath(folder / page))
     places = {source: target / source.relative_to(folder.parent) for source in (*folder.rglob("*.md"), opened)}
     for source, place in places.items():
@@ -253,7 +253,7 @@ def _page_document(source: Path, pages: set[Path]) -> str:
         return f'<{match[1]} id="{heading_anchor(text)}">{match[2]}</{match[1]}>'
 
     def link(match: re.Match[str]) -> str:
-        """Point a link to another page at its HTML file, and a link to any other file at that file."""
+        """Return the target of a link in HTML: for another page its HTML file, for any other file that file."""
         file = Path(os.path.normpath(source.parent / match[1]))
         return f'href="{match[1].removesuffix(".md")}.html' if file in pages else f'href="{file.as_uri()}'
 

@@ -1,6 +1,6 @@
 """Find problems of this machine that would disturb a run.
 
-The checks cover this machine, and the clock and features of the store that the environment names. ``lakefeed check
+The checks cover this machine, and the clock and features of the store that the environment configures. ``lakefeed check
 --connect`` checks the servers of a pipeline file.
 """
 
@@ -140,7 +140,7 @@ def _memory() -> Iterator[Diagnosis]:
 
 
 def _free_memory() -> int | None:
-    """Return the bytes of memory that this machine, or this container within its limit, has free."""
+    """Return the free memory of this machine in bytes, or of this container within its limit."""
     try:
         lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
     except OSError:
@@ -260,7 +260,7 @@ def _skew(endpoint: str, *, now: Callable[[], float] = time.time) -> float | Non
 
 
 def _store() -> Iterator[Diagnosis]:
-    """Check that the store supports If-None-Match, without which two writers could overwrite a checkpoint's file."""
+    """Check that the store supports If-None-Match: without it, two writers could overwrite a file of a checkpoint."""
     environment = default_environment()
     place = urlsplit(environment.get("LAKEFEED_WAREHOUSE", ""))
     if place.scheme != "s3":

@@ -93,8 +93,8 @@ def _copy_lines(example: PackagedExample, to: Path, copied: list[Path]) -> Itera
 class PackagedExample:
     """A folder with pipeline files and perhaps Python modules.
 
-    ``files`` are the paths, relative to ``root``, of the folder's files, and of files in other folders that the
-    folder's files mention, such as data.
+    ``files`` are the paths, relative to ``root``, of the folder's files and of files elsewhere that they mention, such
+    as data.
     """
 
     name: str
@@ -103,7 +103,7 @@ class PackagedExample:
 
     @property
     def pipelines(self) -> list[Path]:
-        """The pipeline files in the order to run them: each comes after the files that its note "Needs" names."""
+        """The pipeline files in the order to run them: a file comes after the files that its note "Needs" names."""
         own = [file for file in self.files if file.parts[1] == self.name and file.suffix == ".yaml"]
         by_name = sorted(own, key=lambda file: (file.name != "pipeline.yaml", file.name))
         needs = {file: [other for other in by_name if other.name in self.notes(file)["Needs"]] for file in by_name}
@@ -140,7 +140,7 @@ def packaged_examples() -> list[PackagedExample]:
         files = {file.relative_to(root) for file in folder.rglob("*") if file.is_file()}
         files = {file for file in files if "__pycache__" not in file.parts}
         files |= set(_mentioned(root, files))
-        files |= set(_mentioned(root, files))  # Add the files that the mentioned files mention, too.
+        files |= set(_mentioned(root, files))  # Add also the files that the added files mention.
         found.append(PackagedExample(folder.name, root, tuple(sorted(files))))
     return found
 
@@ -165,7 +165,7 @@ def copy_example(example: PackagedExample, to: Path) -> list[Path]:
     for file, content in contents.items():
         if (to / file).exists() and (to / file).read_bytes() != content:
             hint = "name another folder: --to FOLDER"
-            raise ConfigError("the file exists already with other content", where=str(to / file), hint=hint)
+            raise ConfigError("the file already exists with other content", where=str(to / file), hint=hint)
     for file, content in contents.items():
         (to / file).parent.mkdir(parents=True, exist_ok=True)
         (to / file).write_bytes(content)

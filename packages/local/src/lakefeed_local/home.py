@@ -1,4 +1,4 @@
-"""The directory of a local stack: data that outlives ``down``, settings, logs, and pid files."""
+"""The directory of a local stack: its settings, logs and pid files, and data that remain after ``down``."""
 
 from __future__ import annotations
 
@@ -57,14 +57,15 @@ class Home:
         return self.run / f"{part}.pid"
 
     def is_ours(self) -> bool:
-        """Return whether a stack was created here: the lock file is the first file created and the last one erased."""
+        """Return True if a stack was created here: the lock file is created first and erased last."""
         return self.lock_file.exists()
 
     def make(self) -> None:
         """Create the directories, accessible only to their owner.
 
         Raises:
-            ConfigError: they cannot be created, or foreign files, which ``erase`` would remove, have these names.
+            ConfigError: they cannot be created, or files of other programs have their names; ``erase`` would remove
+                such files.
         """
         try:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -99,13 +100,12 @@ class Home:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the stack's lock until the block ends, so that only one command at a time starts or stops the stack."""
+        """Lock the stack until the block ends, so that one command at a time starts or stops it."""
         self.make()
         while True:
             with self.lock_file.open("w") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
-                # If the previous holder of the lock has erased the directory, the lock is on a deleted file: then start
-                # over.
+                # If the previous command has erased the directory, the lock is on a deleted file: lock the new file.
                 if self.lock_file.exists() and os.fstat(file.fileno()).st_ino == self.lock_file.stat().st_ino:
                     yield
                     return

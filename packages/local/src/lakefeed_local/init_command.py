@@ -108,5 +108,5 @@ def _absolute(folder: Path) -> Path:
             raise ConfigError(str(error), where=where) from None
     if colon and scheme.isalnum():
         hint = "leave --warehouse out, and set LAKEFEED_WAREHOUSE to the store's location"
-        raise ConfigError("--warehouse takes a folder of this machine, not a store", where=where, hint=hint)
+        raise ConfigError("--warehouse needs a folder of this machine, not a store", where=where, hint=hint)
     return folder.expanduser().absolute()

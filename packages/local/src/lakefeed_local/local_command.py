@@ -71,7 +71,7 @@ def up(home: Path | None, store: str | None, **port_options: int | None) -> None
 @click.option("--erase", is_flag=True, help="Also delete topics, schemas, objects and tables.")
 @output_option
 def down(home: Path | None, erase: bool) -> None:
-    """Stop the stack. Its data stays for the next `up`, unless --erase."""
+    """Stop the stack. Its data stay for the next `up`, unless --erase is given."""
     stack = Stack(home)
     with shown_steps() as progress:
         stack.down(erase=erase, progress=progress)

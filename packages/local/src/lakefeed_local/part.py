@@ -1,4 +1,4 @@
-"""One server of the local stack: its settings, its process and its health."""
+"""One server of the local stack: its settings, its process and its health check."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ ANSWER_SECONDS = 3
 # A broker that was killed needs 15 s to start on two idle cores, and much more on busy ones.
 _READY_WITHIN_SECONDS = 120
 _POLL_SECONDS = 0.2
-_SETTLE_SECONDS = 20  # A busy server may answer late, and restarting it would abort the job that keeps it busy.
+_SETTLE_SECONDS = 20  # A busy server may answer late; a restart would abort the job that keeps it busy.
 _TAIL_LINES = 12
 _MOST_BYTES = 64 << 20  # The maximum size of an answer: the registry's health check lists all subjects.
 _LOG_KEPT_BYTES = 10 << 20
 
 
 class NotReady(Exception):
-    """Raised while a part does not serve requests yet; the text is the reason."""
+    """A server of the stack does not serve requests yet; the text is the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StartStep:
-    """A change of a part's state during ``up`` or ``down``; ``detail`` is an address, a log file or a reason."""
+    """A change of a server's state during ``up`` or ``down``; ``detail`` is an address, a log file or a reason."""
 
     part: str
     state: Literal["building", "starting", "ready", "already up", "restarting", "moved", "failed", "stopped"]
@@ -60,7 +60,7 @@ State = Literal["up", "not answering", "died", "down"]
 
 @dataclass(frozen=True, kw_only=True)
 class PartStatus:
-    """The state of a part. A part that is down has its last address and no pid."""
+    """The state of a server. A server that is down has the address of its last start, and no pid."""
 
     part: str
     state: State
@@ -85,7 +85,7 @@ class Part(ABC):
     grace_seconds: ClassVar[float] = 10
 
     def build(self, report: Progress) -> None:  # noqa: B027 (most parts need none)
-        """Build the program if the program comes as source code. ``up`` builds all parts before it starts one."""
+        """Build the server's program if it comes as source code. ``up`` builds all programs before it starts any."""
 
     @abstractmethod
     def prepare(self) -> None:
@@ -101,10 +101,10 @@ class Part(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Raise ``NotReady`` unless the part serves requests."""
+        """Raise ``NotReady`` unless the server serves requests."""
 
     def finish(self) -> None:  # noqa: B027 (most parts need none)
-        """Complete the start when the part serves requests; after ``NotReady``, the caller calls ``finish`` again."""
+        """Complete the start once the server serves requests; after ``NotReady``, the caller repeats the call."""
 
     @property
     def address(self) -> str:
@@ -119,11 +119,11 @@ class Part(ABC):
         return self.home.log_of(self.name)
 
     def process(self) -> Detached | None:
-        """Return the process in the part's pid file, which may have ended; None without a pid file."""
+        """Return the process that the server's pid file names, which may have ended; None without a pid file."""
         return find_detached(self.home.pid_file_of(self.name))
 
     def start(self, *, progress: Progress, cancelled: threading.Event) -> None:
-        """Start the part, and wait until it serves requests.
+        """Start the server, and wait until it serves requests.
 
         Raises:
             Unreachable: the process ended, or does not serve in time. The message has the end of its log.
@@ -131,7 +131,7 @@ class Part(ABC):
         begun = time.monotonic()
         progress(StartStep(part=self.name, state="starting"))
         self.prepare()
-        # Keep only one older log, so that the logs do not fill the disk.
+        # Keep one log besides the current one, so that logs do not fill the disk.
         if self.log.exists() and self.log.stat().st_size > _LOG_KEPT_BYTES:
             self.log.replace(self.log.with_suffix(".log.1"))
         log_begins = self.log.stat().st_size if self.log.exists() else 0
@@ -160,12 +160,12 @@ class Part(ABC):
         )
 
     def serves(self) -> bool:
-        """Return whether the part runs and answers; a part that was started a moment ago is given time."""
+        """Return True if the server runs and answers; wait for an answer if it was started a moment ago."""
         process = self.process()
         return process is not None and self._wait(process, until=time.monotonic() + _SETTLE_SECONDS) is None
 
     def _wait(self, process: Detached, *, until: float, cancelled: threading.Event | None = None) -> str | None:
-        """Wait until the part serves requests; if the process ends or ``until`` passes before, return the reason."""
+        """Wait until the server serves requests; return the reason if its process ends first, or ``until`` passes."""
         reason = "it got no request yet"
         while process.alive() and time.monotonic() < until and not (cancelled and cancelled.is_set()):
             try:
@@ -179,7 +179,7 @@ class Part(ABC):
         return reason
 
     def stop(self) -> bool:
-        """Stop the part, gracefully if possible; return False if it did not run."""
+        """Stop the server, gracefully if possible; return False if it did not run."""
         process = self.process()
         was_running = process is not None and process.alive()
         if process is not None:
@@ -188,7 +188,7 @@ class Part(ABC):
         return was_running
 
     def status(self) -> PartStatus:
-        """Return the part's state, after one health check."""
+        """Return the server's state, after one health check."""
         process = self.process()
         state: State = "up"
         pid, detail = None, ""
@@ -206,7 +206,7 @@ class Part(ABC):
 
 
 def ask(url: str, *, method: str = "GET", headers: Mapping[str, str] | None = None, body: bytes | None = None) -> bytes:
-    """Return the body of a server's answer; raise NotReady unless the status is 2xx. HTTP_PROXY has no effect."""
+    """Return the body of a server's answer, without a proxy; raise NotReady unless the status is 2xx."""
     sent = headers or {}
     try:
         answer = exchange(method, url, seconds=ANSWER_SECONDS, headers=sent, body=body, most_bytes=_MOST_BYTES)
@@ -218,7 +218,7 @@ def ask(url: str, *, method: str = "GET", headers: Mapping[str, str] | None = No
 
 
 def _tail(log: Path, begins: int) -> str:
-    """Return the last lines that were written to the log after the position ``begins``."""
+    """Return the last lines of the log after the position ``begins`` in the file."""
     try:
         with log.open("rb") as file:
             file.seek(begins)
@@ -237,7 +237,7 @@ _ATTEMPTS = 200
 
 
 def is_free(port: int) -> bool:
-    """Return whether a server could listen on the port now."""
+    """Return True if a server could listen on the port now."""
     with socket.socket() as probe:
         # Servers set this option, too. Without it, old connections in TIME_WAIT would block the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -269,7 +269,7 @@ def owner_of(port: int) -> str | None:
             continue
         for line in lines:
             fields = line.split()
-            if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:  # 0A means LISTEN
+            if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:  # The socket state LISTEN
                 sockets.add(f"socket:[{fields[9]}]")
     if not sockets:
         return None
@@ -301,14 +301,14 @@ def taken(port: int, *, part: str) -> PortTaken:
 
 _POLL_EXIT = 0.05
 
-# The shell starts the server in the background and ends at once, so init becomes the server's parent. The server then
-# does not end with this process, and does not become its zombie.
+# The shell starts the server in the background and ends at once. Thus the server's parent is init: the server does not
+# end with this process, and becomes no zombie of it.
 _DETACH = 'log=$1; shift; "$@" </dev/null >>"$log" 2>&1 & echo $!'
 
 
 @dataclass(frozen=True, kw_only=True)
 class Detached:
-    """A process; its start time distinguishes it from a later process with the same pid."""
+    """A process, which its start time distinguishes from a later process with the same pid."""
 
     pid: int
     began: str
@@ -365,14 +365,14 @@ def start_detached(
     try:
         write_whole(pid_file, json.dumps(asdict(process)), overwrite=True)
     except OSError:
-        # Stop the process, because without its pid file no later command could.
+        # Without its pid file no later command could stop the process, so stop it now.
         process.stop(grace_seconds=0)
         raise
     return process
 
 
 def find_detached(pid_file: Path) -> Detached | None:
-    """Return the process in a pid file, which may have ended; None if the file is missing or unreadable."""
+    """Return the process that a pid file names, which may have ended; None without a readable file."""
     try:
         document = json.loads(pid_file.read_text())
         return Detached(pid=int(document["pid"]), began=str(document["began"]))

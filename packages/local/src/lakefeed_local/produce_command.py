@@ -35,7 +35,7 @@ PAGE = "topics"
 
 
 class _CheckedCommand(click.Command):
-    """Refuses contradictory options during parsing, because ``lakefeed deploy manifest`` does not run the command."""
+    """Refuses contradictory options when it parses them: ``lakefeed deploy manifest`` parses, but does not run."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         rest = super().parse_args(ctx, args)
@@ -79,7 +79,7 @@ class _CheckedCommand(click.Command):
     type=click.Choice(["topic", "record", "topic-record"]),
     default="topic",
     show_default=True,
-    help="How subjects are named: TOPIC-value, by the record's full name, or by both.",
+    help="The rule for names of subjects: TOPIC-value, the record's full name, or both.",
 )
 @click.option(
     "--schema-id",
@@ -96,7 +96,7 @@ class _CheckedCommand(click.Command):
 @click.option("--rate", type=float, help="The most records per second in total.")
 @click.option("--set", "settings", multiple=True, metavar="kafka.KEY=VALUE", help="A Kafka producer setting.")
 @click.option("--stream", is_flag=True, help="Follow the folder: also send new files, until the command is stopped.")
-@click.option("--checkpoint", metavar="PATH", help="Folder for the position of --stream.")
+@click.option("--checkpoint", metavar="PATH", help="Checkpoint folder of --stream.")
 @master_option
 @log_file_option
 @bootstrap_option

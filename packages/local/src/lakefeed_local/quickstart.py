@@ -1,4 +1,4 @@
-"""The steps of ``lakefeed quickstart``: a topic with trips, and a folder with a pipeline file, a table and a query."""
+"""The steps of ``lakefeed quickstart``: fill a topic with trips, write a pipeline file and a query, land and query."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def require_ready_machine() -> None:
 
 @dataclass(frozen=True)
 class LandedTrips:
-    """The number of rows that a run has written; ``is_new`` is False if the run had nothing to write."""
+    """The number of rows that a run has written; ``is_new`` is False if all rows were already in the table."""
 
     rows: int
     is_new: bool
@@ -104,7 +104,7 @@ class Quickstart:
                 self._spark = None
 
     def fill_topic(self, rows: int) -> tuple[int, bool]:
-        """Produce trips unless the topic has some; return the topic's records, and whether this call produced them."""
+        """Produce trips into an empty topic; return the number of its records, and True if this call produced them."""
         topics = Topics(self._servers)
         topics.create(TOPIC, partitions=PARTITIONS, exist_ok=True)
         if earlier := topics.describe(TOPIC).offsets:
@@ -117,7 +117,7 @@ class Quickstart:
             return produce(records, TOPIC, bootstrap_servers=self._servers, reached=view.reached).records, True
 
     def write_files(self) -> bool:
-        """Write the pipeline file and the query unless they exist; return whether the pipeline file is new."""
+        """Write the pipeline file and the query unless they exist; return True if the pipeline file is new."""
         is_new = not self.file.exists()
         if is_new:
             blank = template.Blank(

@@ -101,7 +101,7 @@ class _Done:
 
 
 def _records_there(topic: str, records: int, *, least: int) -> str:
-    """Return the number of records in words, with the command that adds the missing ones after an interrupted run."""
+    """Return the number of records in words; after an interrupted run, add the command that produces the rest."""
     there = f"it has {records:,} records already"
     if records >= least:
         return there

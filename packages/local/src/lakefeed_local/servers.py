@@ -63,7 +63,7 @@ class JavaPart(Part):
 
 
 class Kafka(JavaPart):
-    """One node in KRaft mode, as broker and controller; it does not create topics automatically."""
+    """One Kafka node in KRaft mode, which is broker and controller; it creates no topics automatically."""
 
     name = "kafka"
     port_names = ("kafka", "controller")
@@ -82,7 +82,7 @@ class Kafka(JavaPart):
 
     def check(self) -> None:
         host, port = self.address.split(":")
-        try:  # Wait until the server listens, because the Kafka client would log failed connections.
+        try:  # Wait for the server's port, because the Kafka client would log failed connections.
             socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS).close()
         except OSError as error:
             raise NotReady(f"it does not listen: {error}") from error
@@ -148,8 +148,8 @@ class Kafka(JavaPart):
 class RegistryServer(JavaPart):
     """Apicurio Registry with its Confluent-compatible API, on an H2 file.
 
-    By default Apicurio checks no compatibility; ``finish`` sets BACKWARD. By default H2 writes half a second late, so
-    that a killed registry loses acknowledged schemas and reuses their ids; ``WRITE_DELAY=0`` prevents that.
+    By default Apicurio checks no compatibility; ``finish`` sets BACKWARD. By default H2 writes half a second late: a
+    killed registry would lose acknowledged schemas and reuse their ids. ``WRITE_DELAY=0`` prevents this.
     """
 
     name = "registry"
@@ -175,7 +175,7 @@ class RegistryServer(JavaPart):
 
     def command(self) -> list[str]:
         (main_jar,) = _unpack_registry().glob("apicurio-registry-app-*-runner.jar")
-        # Without Java's second compiler, the server starts in half the time.
+        # Without Java's second JIT compiler, the server starts in half the time.
         return self.java("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-jar", str(main_jar))
 
     def environment(self) -> dict[str, str]:
@@ -206,8 +206,8 @@ def _unpack_registry() -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".unpacking-", ignore_cleanup_errors=True) as temporary:
         with tarfile.open(archive) as tar:
-            # Debian 12's Python 3.11.2 has no filters; without a filter the archive is safe, too, because the lock file
-            # has its hash.
+            # Debian 12's Python 3.11.2 has no extraction filters; extraction is safe without, because the lock file has
+            # the archive's hash.
             tar.extraction_filter = getattr(tarfile, "data_filter", None)
             tar.extractall(unpacked := Path(temporary, target.name))  # noqa: S202
         try:
@@ -245,7 +245,7 @@ class Store(Part):
 
 
 class S3Proxy(JavaPart, Store):
-    """The default store, which needs only Java. Objects are files, so `a` and `a/b` cannot both be keys."""
+    """The default store, which needs only Java. Objects are files, so there cannot be objects `a` and `a/b`."""
 
     name = "s3proxy"
     jar_groups = ("s3proxy",)
@@ -308,7 +308,7 @@ class GoProgram:
         root = cache_directory() / "go"
         root.mkdir(parents=True, exist_ok=True)
         with (root / "build.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # Wait until no other process builds a program.
+            fcntl.flock(lock, fcntl.LOCK_EX)  # Lock the cache, so that one process at a time builds a program.
             if not self.path.exists():
                 self._install(root=root, log=log)
 
@@ -339,11 +339,11 @@ class GoProgram:
                 where=str(log),
                 hint="check the network and GOPROXY, or use the store that needs no build: --store s3proxy",
             )
-        # Rename the folder in one step, so that an interrupted build leaves no folder with the final name.
+        # Rename the folder in one step: an interrupted build leaves no folder of this name.
         folder = self.path.parent
         folder.parent.mkdir(parents=True, exist_ok=True)
         fresh.rename(folder)
-        # Gigabytes; after a failed build they stay, so that the next attempt is faster.
+        # These are gigabytes. A failed build keeps them, so that the next attempt is faster.
         for leftover in (sources, compiled):
             shutil.rmtree(leftover, ignore_errors=True)
 
@@ -375,8 +375,7 @@ class Minio(BuiltStore):
             "MINIO_ROOT_PASSWORD": self.credentials.secret_key.get_secret_value(),
             "MINIO_BROWSER": "off",
             "MINIO_UPDATE": "off",
-            # MINIO_REGION is not set, because with it MinIO adds the region to every 404, and AWS's SDK repeats the
-            # request.
+            # Without MINIO_REGION: with it MinIO adds the region to every 404, and AWS's SDK then repeats the request.
         }
 
 

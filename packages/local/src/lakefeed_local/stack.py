@@ -64,7 +64,8 @@ class Stack:
     Args:
         home: the directory; default ``LAKEFEED_HOME`` or ``~/.local/share/lakefeed``.
         store: ``s3proxy``, ``minio`` or ``versitygw``; default: the store of the existing directory, or s3proxy.
-        ports: ports for ``kafka``, ``registry``, ``store``; default: those of the last start, else free ones.
+        ports: the ports of ``kafka``, ``registry`` and ``store``; default: the ports of the last start, else free
+            ports.
 
     Raises:
         ConfigError: the store does not exist, or a port is given twice.
@@ -86,7 +87,7 @@ class Stack:
     def up(self, *, progress: Progress | None = None) -> Endpoints:
         """Start the servers that do not run, and return when all servers answer.
 
-        If a server does not start, the servers that this call has started are stopped.
+        If a server does not start, the servers that this call has started are stopped again.
 
         Raises:
             JavaError: there is no suitable Java.
@@ -152,14 +153,14 @@ class Stack:
             return Memory(store=self._store or DEFAULT_STORE, cluster_id=cluster_id, ports={})
         if self._store is not None and self._store != memory.store:
             raise ConfigError(
-                f"this local stack keeps its objects in {memory.store}, not in {self._store}",
+                f"this local stack has its objects in {memory.store}, not in {self._store}",
                 where=str(self.home.root),
                 hint="choose another directory with --home, or erase the stack: lakefeed local down --erase",
             )
         return memory
 
     def _parts(self, memory: Memory, *stores: type[Store]) -> list[Part]:
-        """Return Kafka, the registry and the given stores; without ``stores``, the store that ``memory`` names."""
+        """Return Kafka, the registry and the given stores; by default, the store that ``memory`` names."""
         keys = self.home.credentials()
         classes: list[type[Part]] = [Kafka, RegistryServer, *(stores or [store_named(memory.store)])]
         return [
@@ -177,12 +178,12 @@ class Stack:
                 )
 
     def _with_ports(self, memory: Memory, missing: set[str], report: Progress) -> Memory:
-        """Choose the ports of the parts to start: the requested port, else the remembered one, else a free one."""
+        """Choose the ports of the servers to start: the requested port, else the remembered one, else a free one."""
         ports = dict(memory.ports)
         for part in self._parts(memory):
             if part.name not in missing:
                 continue
-            # Stop a part that does not answer, before the check of its ports, because the part still uses the ports.
+            # Stop a server that does not answer before its ports are checked, because it still uses them.
             if part.stop():
                 report(StartStep(part=part.name, state="restarting", detail="it runs, but does not answer"))
             for name in part.port_names:
@@ -209,7 +210,7 @@ class Stack:
             try:
                 for future in as_completed(futures):
                     future.result()
-            except BaseException:  # Also after Ctrl-C, no server that this call started may keep running.
+            except BaseException:  # Even after Ctrl-C, the servers that this call has started must not keep running.
                 cancelled.set()
                 pool.shutdown(wait=True)
                 self._stop(parts, report)

@@ -27,7 +27,7 @@ MAX_FIELDS = 200
 
 @dataclass(frozen=True, kw_only=True)
 class Blank:
-    """The values of a new pipeline file; an address is None if an environment variable has it.
+    """The values to fill into a new pipeline file; an address is None if an environment variable sets it.
 
     Attributes:
         bucket: the bucket of the checkpoint.
@@ -196,7 +196,7 @@ def _variable(name: str, default: str | None) -> str:
         return f"${{{name}}}"
     if re.fullmatch(r"[A-Za-z0-9.,:/_-]+", default):
         return f"${{{name}:-{default}}}"
-    # The default of a variable cannot contain these characters, or YAML would misread them. So write only the value.
+    # In the default of a variable, YAML would misread these characters: write the value without a variable.
     return _quoted(default)
 
 
@@ -217,7 +217,7 @@ def _quoted(text: str) -> str:
 
 
 def write_new(path: Path, text: str, *, overwrite: bool = False) -> None:
-    """Write a file completely or not at all; write into a device or pipe directly.
+    """Write a file completely or not at all; into a device or pipe, write directly.
 
     Raises a ConfigError if the file exists and ``overwrite`` is false, or if it cannot be written.
     """
@@ -234,7 +234,7 @@ def write_new(path: Path, text: str, *, overwrite: bool = False) -> None:
 
 
 def write_schema_beside(pipeline: Path) -> Path | None:
-    """Write the JSON Schema next to a pipeline file; write nothing and return None if a foreign file has that name."""
+    """Write the JSON Schema beside a pipeline file and return its path; None if a file of the user has that name."""
     path = pipeline.absolute().parent / FILE_NAME
     if path.exists() and f'"title": "{TITLE}"' not in path.read_text("utf-8", errors="replace"):
         return None

@@ -271,7 +271,7 @@ def test_a_running_stack_keeps_its_ports(own: Stack) -> None:
 
 
 def test_up_refuses_another_store_than_the_existing_one(own: Stack) -> None:
-    with pytest.raises(ConfigError, match="keeps its objects in s3proxy, not in minio"):
+    with pytest.raises(ConfigError, match="has its objects in s3proxy, not in minio"):
         Stack(own.home.root, store="minio").up()
 
 

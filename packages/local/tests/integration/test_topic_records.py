@@ -96,7 +96,7 @@ def test_sample_decodes_every_record_in_its_own_format(mixed: Feed) -> None:
             topic.sample(where=rule)
     with pytest.raises(ResourceMissing, match="no partition 9"):
         topic.sample(partition=9)
-    with pytest.raises(ConfigError, match="not a place to begin"):
+    with pytest.raises(ConfigError, match="not a time or offset to begin at"):
         topic.sample(start="yesterday")
 
 

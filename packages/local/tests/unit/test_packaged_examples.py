@@ -55,7 +55,7 @@ def test_a_copy_does_not_overwrite_a_changed_file(tmp_path: Path) -> None:
     copy_example(example, tmp_path)
     (tmp_path / "examples/word_count/pipeline.yaml").write_text("mine")
     (tmp_path / "examples/data/sentences.jsonl").unlink()
-    with pytest.raises(ConfigError, match="exists already with other content"):
+    with pytest.raises(ConfigError, match="already exists with other content"):
         copy_example(example, tmp_path)
     assert not (tmp_path / "examples/data/sentences.jsonl").exists()
 

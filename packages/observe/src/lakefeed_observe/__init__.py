@@ -1,4 +1,4 @@
-"""Report a run to people and other systems: notifications, OpenLineage events, OTLP metrics, pages of runs."""
+"""Report a run to users and other systems: notifications, OpenLineage events, OTLP metrics, pages of runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pause and move feeds, land old records, and replay dead letters."""
+"""Operate feeds: pause and move them, land old records, and replay dead letters."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 A commit carries its offset ranges. The commit is refused if the table already has one of these offsets, if the feed
 will read one of them itself, or if a newer backfill has begun. After an interruption the next backfill lands the
-missing records. A backfill writes a commit's dead letters right after the commit; if the backfill crashes between the
-two, the next backfill writes the dead letters.
+missing records. A backfill writes a commit's dead letters right after the commit. If it crashes between the two, the
+next backfill writes these dead letters.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ PAGE = "read-and-backfill"
 
 @dataclass(frozen=True, kw_only=True)
 class BackfillRequest:
-    """The missing records to land; without ``ranges``, ``start`` or ``since`` all of them.
+    """The records to land among those that the table lacks; without ``ranges``, ``start`` or ``since`` all of them.
 
     Attributes:
         ranges: land only records of these ranges; if the table lacks such a record, the topic must still have it.
@@ -61,7 +61,7 @@ class BackfillRequest:
     def __post_init__(self) -> None:
         if (self.ranges, self.start, self.since).count(None) < 2:
             raise ConfigError(
-                "offset ranges and a start exclude each other", hint="give only offset ranges, or only a start"
+                "offset ranges exclude a first offset or time", hint="name either ranges, or one first offset"
             )
 
 
@@ -97,10 +97,10 @@ class BackfillCommit:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class BackfillSummary(ReadableResult):
-    """The result of a backfill, or with ``dry_run`` a prediction of its commits.
+    """The result of a backfill, or with ``dry_run`` the expected result.
 
-    ``settled`` counts dead letters that this backfill wrote for an earlier backfill that was interrupted. If
-    ``stopped``, the user ended the backfill before its last commit, and the next backfill resumes.
+    ``settled`` counts dead letters that this backfill wrote for an earlier backfill that was interrupted. ``stopped``
+    means that the user ended the backfill before its last commit; the next backfill lands the remaining records.
     """
 
     dry_run: bool = False
@@ -136,7 +136,7 @@ def backfill(
     on_commit: Callable[[BackfillCommit], None] = lambda commit: None,
     step: Callable[[str], None] = lambda done: None,
 ) -> BackfillSummary:
-    """Write old records that the table lacks and the feed will never read; the feed may run meanwhile.
+    """Land old records that the table lacks and the feed will never read; the feed may run meanwhile.
 
     Args:
         requested: the choice of records. Default: all records that the topics still have.
@@ -199,7 +199,7 @@ class BackfillJob:
 
         Raises a Py4JJavaError if a commit is refused: another backfill has begun, or the user has rewound the feed.
         """
-        self.plan(request)  # Raises its errors here, before this method creates or changes anything.
+        self.plan(request)  # Read this first: it can raise errors, and nothing is created or changed yet.
         read = partial(read_batch, self._spark, self._source, headers=self._feed.source.keeps_headers)
         writer = self._feed.begin_writer(self._spark, self._table, read(), fenced=False)
         started = time.monotonic()
@@ -276,9 +276,9 @@ def find_missing(
     adopted: Mapping[Partition, int] | None = None,
     where: str,
 ) -> BackfillPlan:
-    """Find records that the table lacks, the topic still has, and the feed will never read.
+    """Return the ranges of records that the table lacks, the topic still has, and the feed will never read.
 
-    For ``requested.since``, ``starts`` has each partition's offset at that time; None if the partition has no later
+    For ``requested.since``, ``starts`` has each partition's offset at that time; None for a partition without a later
     record. ``adopted`` has the offsets at which the feed took the table over from another tool; records before these
     offsets count as landed unless ``requested.ranges`` names them. ``where`` has the brokers, for errors.
     """
@@ -351,7 +351,7 @@ def portions(ranges: Iterable[OffsetRange], size: int) -> Iterator[list[OffsetRa
     queues = {key: here[::-1] for key, here in ranges_by_partition(union(ranges)).items()}
     while queues:
         room, portion = size, []
-        # Begin with the shortest ranges: longer ranges then share the room that short ranges leave.
+        # Begin with the shortest ranges, so that longer ranges share the room that shorter ones leave.
         shortest_first = sorted(queues, key=lambda key: queues[key][-1].records)
         for left, key in zip(range(len(queues), 0, -1), shortest_first, strict=True):
             first = queues[key][-1]

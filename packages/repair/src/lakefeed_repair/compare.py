@@ -1,4 +1,4 @@
-"""Compare rows and dead letters by the position of their records, in Spark: only counts and examples reach Python."""
+"""Compare rows and dead letters by their records' offsets. Spark compares: only counts and examples reach Python."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NTH, _ROW, _WHY, _OLD, _NEW = "_nth", "_row", "_why", "_old", "_new"
 
 @dataclass(frozen=True, kw_only=True)
 class FoundDifference:
-    """One difference; ``name`` is the column, or ``@rows``, ``@dead-letters`` and so on, as the user allows it."""
+    """One difference; ``name``, by which the user allows it, is a column, or ``@rows``, ``@dead-letters`` and so on."""
 
     name: str
     what: str
@@ -36,8 +36,8 @@ class Landed:
     """The rows that one pipeline file has landed in ``table``, and its dead letters.
 
     Attributes:
-        helpers: the columns of ``KEYS`` that the file itself does not write, and that are not compared.
-        stopped: the error by which the records stopped the run.
+        helpers: the columns of ``KEYS`` that the comparison adds to the file's own, and does not compare.
+        stopped: the error of a record at which the run ended.
     """
 
     table: str
@@ -54,7 +54,7 @@ class Landed:
 
 
 def compare(old: Landed, new: Landed, *, masked: Collection[str] = ()) -> list[FoundDifference]:
-    """Return the differences; the examples of ``masked`` columns have no values, with ``*`` those of all columns."""
+    """Return the differences; examples have no values of the columns in ``masked``, where ``*`` means all columns."""
     from pyspark import StorageLevel
 
     both = [name for name in old.columns if name in new.columns]
@@ -67,9 +67,10 @@ def compare(old: Landed, new: Landed, *, masked: Collection[str] = ()) -> list[F
 
 
 def _outcomes(side: Landed, both: list[str], name: str) -> DataFrame:
-    """Return for each record its rows as structs, or the reason of its dead letter without numbers.
+    """Return, per record, its rows as structs, or its dead letter's reason with the digits removed.
 
-    The rows of one record are numbered in the order of their values, so that equal ones have the same number.
+    The rows of one record are numbered in the order of their values, so that equal rows on both sides have the same
+    number.
     """
     from pyspark.sql import Window
 
@@ -87,7 +88,7 @@ def _outcomes(side: Landed, both: list[str], name: str) -> DataFrame:
 def _compare_columns(
     joined: DataFrame, before: Mapping[str, DataType], after: Mapping[str, DataType], masked: Collection[str]
 ) -> Iterator[FoundDifference]:
-    """Yield each column that was renamed, is gone, was added, or has another type or other values."""
+    """Yield a difference for each column that was renamed, is gone, was added, or has another type or other values."""
     matched = joined.filter(sf.col(f"{_OLD}.{_ROW}").isNotNull() & sf.col(f"{_NEW}.{_ROW}").isNotNull())
     gone, added = ([name for name in one if name not in other] for one, other in ((before, after), (after, before)))
     pairs = [(name, name) for name in before if name in after]
@@ -123,7 +124,7 @@ def _compare_columns(
 
 
 def _compare_outcomes(joined: DataFrame) -> Iterator[FoundDifference]:
-    """Yield the records that are a row, a dead letter or neither on one side, and not on the other, by these pairs."""
+    """Yield, for each pair of outcomes (row, dead letter, neither), the records that changed from one to the other."""
     pair = [sf.coalesce(sf.col(f"{side}.{_WHY}"), sf.lit("no row")).alias(side) for side in (_OLD, _NEW)]
     changed = joined.select(*pair, *KEYS, _position().alias("at")).filter(sf.col(_OLD) != sf.col(_NEW))
     groups = changed.groupBy(_OLD, _NEW).agg(sf.count("*").alias("count"), sf.min_by("at", sf.struct(*KEYS)))
@@ -141,7 +142,7 @@ def _value(side: str, name: str) -> Column:
 
 
 def _equal(old: Column, new: Column, before: DataType, after: DataType) -> Column:
-    """Compare values of one type, and numbers, as they are; others as texts."""
+    """Return the condition that two values are equal: of one type, or numbers, compared directly; others as texts."""
     if _name_of(before) == _name_of(after):
         return _comparable(old, before).eqNullSafe(_comparable(new, after))
     if isinstance(before, t.NumericType) and isinstance(after, t.NumericType):
@@ -150,7 +151,7 @@ def _equal(old: Column, new: Column, before: DataType, after: DataType) -> Colum
 
 
 def _comparable(value: Column, kind: DataType) -> Column:
-    """Return maps and variants, which Spark does not compare, as texts; other values as they are."""
+    """Return a column that Spark can compare: maps and variants as texts, other values unchanged."""
     return _text(value, kind) if "map<" in _name_of(kind) or "variant" in _name_of(kind) else value
 
 

@@ -1,4 +1,4 @@
-"""Sends an operator's requests to the driver of a feed, and pauses a feed that does not run.
+"""Send an operator's requests to a feed's driver, and pause a feed that does not run.
 
 A driver on this machine is found by its file, a driver on another machine by the address of its dashboard. If no driver
 runs, ``lakefeed.ledger.pauses`` stores the pause for the next start.
@@ -32,7 +32,7 @@ ANSWER_SECONDS = 15.0
 LOOK_SECONDS = 0.3
 SIMILAR_NAMES = 3
 CARRIED_OUT = {"pause": "paused", "resume": "resumed", "change": "changed"}
-"""The event that reports the success of an action, by action."""
+"""The event that reports that an action has succeeded, by action."""
 
 
 @dataclass(frozen=True)
@@ -97,13 +97,13 @@ class RunningFeed:
             self._wait_by_events()
             return
         own = (self.driver.pid, self.driver.since)
-        # A file with another pid or start time belongs to a driver that has taken over the feed, so this run is over.
+        # Another pid or start time means that another driver has taken the feed over: this run has ended.
         while (file := drivers.find(self.driver.identity)) is not None and (file.pid, file.since) == own:
             if file.ended == "failed":
                 raise JobFailed("the run has ended with an error", where=self.name, hint="the run's log has the reason")
             if file.ended is not None:
                 return
-            # The driver may have ended after its file was read: then its file says how.
+            # The driver may have ended after its file was read: read the file again, because it now says how.
             if not file.is_running and drivers.find(self.driver.identity) == file:
                 hint = "read the driver's log; lakefeed run resumes after the last commit"
                 raise JobFailed("the driver's process was killed or has crashed", where=self.name, hint=hint)
@@ -111,7 +111,7 @@ class RunningFeed:
 
     def _wait_by_events(self) -> None:
         number = 0
-        # A driver's own dashboard ends together with the driver, so an unreachable server means that the run is over.
+        # A driver's own dashboard ends with the driver, so an unreachable server means that the run has ended.
         with suppress(Unreachable, ResourceMissing):
             while True:
                 for event in self.server.events(self.name, after=number):
@@ -183,7 +183,7 @@ def _of_driver(driver: DriverFile) -> RunningFeed:
 
 
 def similar_names(name: str, feeds: Sequence[str]) -> str | None:
-    """Return a hint that lists the feeds with similar names, or else the first feeds by name; None without feeds."""
+    """Return a hint with the feeds that have similar names, or the first feeds by name; None without feeds."""
     shown = difflib.get_close_matches(name, feeds, n=SIMILAR_NAMES) or sorted(set(feeds))[:SIMILAR_NAMES]
     return f"feeds that run: {', '.join(one_line(feed) for feed in shown)}" if shown else None
 
@@ -204,7 +204,7 @@ def pause_next_start(config: PipelineConfig, connections: Connections, *, reason
 
 
 def resume_next_start(config: PipelineConfig, connections: Connections) -> Pause:
-    """End the pause of a feed that does not run; return the ended pause. Raise ConfigError if there is no pause."""
+    """End the pause of a feed that does not run, and return it. Raise ConfigError if the feed is not paused."""
     store = stored_pause(config, connections)
     if (pause := store.read()) is None:
         hint = "lakefeed status shows what the feed does"

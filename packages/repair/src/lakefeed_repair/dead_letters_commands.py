@@ -86,11 +86,11 @@ def list_(pipeline: Path, overrides: tuple[str, ...], limit: int, **chosen: Any)
 @click.argument("position")
 @pipeline_argument
 @click.option("--value-file", type=FILE, help="Write the value's bytes into this file.")
-@click.option("--topic", help="The topic of the letter, if POSITION names none.")
+@click.option("--topic", help="The letter's topic, if POSITION does not name it.")
 @set_option
 @output_option
 def show(position: str, pipeline: Path, value_file: Path | None, topic: str | None, overrides: tuple[str, ...]) -> None:
-    """Show the whole letter at POSITION, [TOPIC:]PARTITION:OFFSET."""
+    """Show one letter in full. POSITION is [TOPIC:]PARTITION:OFFSET."""
     from lakefeed.sinks.dead_letters.store import DeadLetterFilter
 
     declared = lakefeed.Pipeline.from_file(pipeline, overrides=overrides, to_run=False)
@@ -121,7 +121,7 @@ def show(position: str, pipeline: Path, value_file: Path | None, topic: str | No
 def replay(pipeline: Path, overrides: tuple[str, ...], master: str | None, **chosen: Any) -> None:
     """Land the dead letters of PIPELINE that can become rows now.
 
-    Decodes with the present schema and policy, and lands each letter once. May run beside the feed; completes an
+    Decodes with the current schema and pipeline file, and lands each letter once. May run beside the feed; completes an
     interrupted replay.
     """
     from lakefeed_repair.replay import replay as land
@@ -129,11 +129,11 @@ def replay(pipeline: Path, overrides: tuple[str, ...], master: str | None, **cho
     declared = lakefeed.Pipeline.from_file(pipeline, overrides=overrides, to_run=False)
     many = declared.config.has_many_tables and chosen["topic"] is None
     if many:
-        # A table without letters has no replay to complete, since a replay deletes its letters last.
+        # A table without letters has no interrupted replay, because a replay deletes its letters last.
         parts = [part for part, letters in _find(declared, chosen) if letters]
     else:
         parts = _parts(declared, chosen)
-        parts[0].feed.dead_letters()  # If the pipeline keeps no dead letters, this raises before Spark starts.
+        parts[0].feed.dead_letters()  # Raise an error before Spark starts if the pipeline keeps no dead letters.
     spark = declared.session(master=master, log_file=log_path(f"{declared.config.name}-replay")) if parts else None
     done = [(part.config.name, land(part, _filter(part, chosen), spark=spark)) for part in parts]
 
@@ -157,7 +157,7 @@ def replay(pipeline: Path, overrides: tuple[str, ...], master: str | None, **cho
 @master_option
 @output_option
 def drop(pipeline: Path, overrides: tuple[str, ...], yes: bool, master: str | None, **chosen: Any) -> None:
-    """Delete dead letters of PIPELINE for good."""
+    """Delete dead letters of PIPELINE irrevocably."""
     declared = lakefeed.Pipeline.from_file(pipeline, overrides=overrides, to_run=False)
     found = [(part, len(letters)) for part, letters in _find(declared, chosen) if letters]
     count = sum(letters for _, letters in found)
@@ -171,7 +171,7 @@ def drop(pipeline: Path, overrides: tuple[str, ...], yes: bool, master: str | No
 
 
 def _find(declared: lakefeed.Pipeline, chosen: dict[str, Any]) -> list[tuple[lakefeed.Pipeline, Letters]]:
-    """Return the chosen letters by table; with many tables, a missing table counts as empty."""
+    """Return the chosen letters by table; with a table per topic, a missing table counts as empty."""
     found = []
     for part in _parts(declared, chosen):
         try:
@@ -219,7 +219,7 @@ def _bytes_text(content: bytes | None) -> str:
     shown, is_whole = content[:LONGEST_VALUE], len(content) <= LONGEST_VALUE
     more = "" if is_whole else f" … ({len(content):,} bytes in all; --value-file writes them)"
     try:
-        # An incomplete character at the end is no error, because cutting may have split the character.
+        # Accept an incomplete character at the end: shortening the value may have split it.
         text = codecs.getincrementaldecoder("utf-8")().decode(shown, final=is_whole)
     except UnicodeDecodeError:
         return f"0x{shown.hex()}{more}"
@@ -247,7 +247,7 @@ def _jsonable(letter: dict[str, Any]) -> dict[str, Any]:
 
 
 def _find_one(reader: DeadLetterReader, choice: DeadLetterFilter) -> dict[str, Any]:
-    """Return the only letter at a position, with key, value and headers; raise an error for none or several."""
+    """Return the only letter of a record, with key, value and headers; raise an error for no letter or several."""
     letters = reader.find(choice, whole=True)
     if not letters:
         raise ResourceMissing(

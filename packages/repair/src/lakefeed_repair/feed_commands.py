@@ -1,4 +1,4 @@
-"""``lakefeed feed``, ``offsets rewind`` and ``backfill``: steer a feed, move it, land records that it never reads."""
+"""``lakefeed feed``, ``offsets rewind`` and ``backfill``: control a feed, change its offsets, land unread records."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ _target_options: Callable[[F], F] = options_of(
     click.option("--url", metavar="URL", help="A dashboard, instead of this machine's drivers."),
     token_file_option,
 )
-wait_option = click.option("--wait", is_flag=True, help="Wait for the driver to act, after its current batch.")
-reason_option = click.option("--reason", default="", help="The reason, for status and log.")
+wait_option = click.option("--wait", is_flag=True, help="Wait until the driver has acted: after its current batch.")
+reason_option = click.option("--reason", default="", help="The reason, which status and log show.")
 
 
 @dataclass(frozen=True)
 class FeedTarget:
-    """A feed, by its name or its pipeline file; ``running`` is None if no driver of the feed runs here."""
+    """A feed that a command names; ``running`` is None if no driver of the feed runs on this machine."""
 
     name: str
     pipeline: lakefeed.Pipeline | None
@@ -96,7 +96,7 @@ def find(target: str, overrides: tuple[str, ...], url: str | None, token_file: P
 
 
 def of_target(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that name a feed to a command, which gets the feed as its first argument."""
+    """Add the options that name a feed to a command, whose first argument is then the feed."""
 
     @wraps(command)
     def call(target: str, overrides: tuple[str, ...], url: str | None, token_file: Path | None, **rest: Any) -> None:
@@ -168,7 +168,7 @@ def stop(found: FeedTarget, *, reason: str, wait: bool) -> None:
 @feed.command()
 @of_target
 @click.option("--trigger", help="Time between two batches, such as '10 seconds'.")
-@click.option("--max-records-per-batch", type=click.IntRange(1), help="Largest number of records in a batch.")
+@click.option("--max-records-per-batch", type=click.IntRange(1), help="The most records in a batch.")
 @reason_option
 @wait_option
 @output_option
@@ -214,7 +214,7 @@ def _emit(found: FeedTarget, action: str, document: Mapping[str, Any], text: str
     default=None,
     help="Delete the rows of records that are read again, in the same commit, or keep them beside the new rows.",
 )
-@click.option("--accept-loss", is_flag=True, help="Allow moves forward, which leave records unread.")
+@click.option("--accept-loss", is_flag=True, help="Allow moves forward, which skip unread records.")
 @dry_run_option
 @yes_option
 @master_option
@@ -224,8 +224,9 @@ def rewind(
 ) -> None:
     """Move PIPELINE to other offsets.
 
-    Moves ledger, rows, dead letters, checkpoint and monitoring group; --to table only recreates the checkpoint. Stops a
-    running driver at its next commit. The next start, or the same command, completes an interrupted move.
+    Changes ledger, rows, dead letters, checkpoint and the consumer group for monitoring; --to table only recreates the
+    checkpoint. A driver that runs ends with an error at its next commit. The next start, or the same command, completes
+    an interrupted move.
     """
     from lakefeed_repair import rewind as moving
 
@@ -275,7 +276,7 @@ MOST_RANGES_SHOWN = 20
     metavar="earliest|OFFSET|TIME",
     default="earliest",
     show_default=True,
-    help="Land only records from this position on, in all partitions.",
+    help="Land only records from this offset on, in all partitions.",
 )
 @click.option(
     "--range",
@@ -302,11 +303,11 @@ def backfill(
 ) -> None:
     """Land old records of PIPELINE's topics, exactly once.
 
-    Lands records that the table lacks and the feed will never read, because it began after them or was moved past them.
-    May run beside the feed, and does not change its position. A commit has at most max_records_per_batch records.
+    Lands records that the table lacks and the feed will never read: it began at a later offset, or a rewind has skipped
+    them. May run beside the feed, and does not change its position. A commit has at most max_records_per_batch records.
 
     SIGTERM, SIGHUP and Ctrl-C end the backfill after the current commit, with status 0; a second Ctrl-C ends it
-    immediately, with 130. After any end, the next backfill lands the remaining records.
+    immediately, with 130. The next backfill lands the records that remain.
     """
     from lakefeed.monitor.terminal import ProgressView
     from lakefeed_repair.backfill import backfill as land

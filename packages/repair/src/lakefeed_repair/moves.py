@@ -1,4 +1,4 @@
-"""Plan the target offsets of a feed's partitions, from the user's input and the state of the topics."""
+"""Plan the offsets to which a rewind moves a feed's partitions, from the user's input and the state of the topics."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OFFSET = re.compile(r"([A-Za-z0-9._-]{1,249}):(\d{1,9}):(\d{1,18})", re.ASCII)
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionMove:
-    """The move of one partition from ``start`` (None if the feed's position is unknown) to ``to``.
+    """The move of one partition from the offset ``start`` (None if it is unknown) to the offset ``to``.
 
     Attributes:
         rows: the table's rows of records that the feed will read again; None if they were not counted.
@@ -63,7 +63,7 @@ def find_targets(
     *,
     accept_loss: bool,
 ) -> dict[Partition, int]:
-    """Return the target offsets of the partitions in ``chosen``, a mapping to their present offsets."""
+    """Return the offsets to which the partitions in ``chosen`` move; ``chosen`` has their present offsets."""
     kind, _, value = to.partition(":")
     if to in ("earliest", "latest"):
         there = partitions_of(status.topics)
@@ -85,7 +85,7 @@ def find_targets(
 def _targets_at(
     time: datetime, config: PipelineConfig, status: FeedStatus, chosen: Mapping[Partition, int], *, accept_loss: bool
 ) -> dict[Partition, int]:
-    """Return the offsets of the first records since a time; a partition moves forward only with ``accept_loss``."""
+    """Return the offsets of the first records since a time; refuse to skip records without ``accept_loss``."""
     cluster = Topics(config.kafka.bootstrap_servers, options=config.kafka.client_options)
     times = {name: cluster.offsets_at(name, time) for name, topic in status.topics.items() if topic is not None}
     targets: dict[Partition, int] = {}
@@ -97,7 +97,7 @@ def _targets_at(
 
 
 def _position_at(table: Table, snapshot_id: int, feed: str) -> dict[Partition, int]:
-    """Return the feed's position in a snapshot that is an ancestor of the table's present snapshot."""
+    """Return the feed's offsets in a snapshot that is an ancestor of the table's present snapshot."""
     line, _ = ancestors(table, feed)
     until = [number for number, snapshot in enumerate(line, 1) if snapshot.snapshot_id == snapshot_id]
     commits = list(commits_of(line[: until[0]], feed)) if until else []
@@ -130,7 +130,7 @@ def parse_offsets(text: str) -> dict[Partition, int]:
         return offsets
     except (ValueError, AttributeError, TypeError):
         hint = """write topic:0:12,topic:1:20, or {"topic": {"0": 12, "1": 20}}"""
-        raise ConfigError(f"'{text}' is not a target that --to takes", hint=hint) from None
+        raise ConfigError(f"'{text}' is not a valid value of --to", hint=hint) from None
 
 
 def plan_moves(
@@ -141,9 +141,9 @@ def plan_moves(
     ids: Mapping[str, str],
     accept_loss: bool,
 ) -> tuple[PartitionMove, ...]:
-    """Check and return the moves: the topic must have the target offset, and moving forward needs ``accept_loss``.
+    """Return the moves; refuse an offset that the topic does not have, and a move forward without ``accept_loss``.
 
-    ``positions`` is empty if the feed's position is unknown; ``ids`` are the ids of the topics that the feed has read.
+    ``positions`` is empty if the feed's offsets are unknown; ``ids`` are the ids of the topics that the feed has read.
     """
     moves, partitions = [], partitions_of(topics)
     for (topic, partition), to in sorted(targets.items()):
@@ -181,13 +181,13 @@ def plan_moves(
 
 
 def require_own_records(moves: Sequence[PartitionMove], adopted: Mapping[Partition, int], *, where: str) -> None:
-    """Refuse a move to before the offsets at which the feed took the table over from another tool."""
+    """Refuse a move to an offset below that at which the feed took the table over from another tool."""
     for move in moves:
         at = adopted.get((move.topic, move.partition), 0)
         if move.to < at:
             raise ConfigError(
                 f"the feed took the table over at offset {at} of {move.topic}-{move.partition}: from {move.to} on, it "
-                "would land records again that another tool has landed",
+                "would land records that another tool has already landed",
                 where=where,
                 hint=f"rewind to {at} or later; a new feed into a new table reads the topics from the beginning",
             )
@@ -203,7 +203,7 @@ def move_commit(
 ) -> Commit:
     """Return the commit that moves a feed.
 
-    ``before`` has the ranges of the feed's newest commit; None if the table was rolled back, so that the position is
+    ``before`` has the ranges of the feed's newest commit; None if the table was rolled back, so that its offsets are
     unknown.
     """
     if before is None:
@@ -212,7 +212,7 @@ def move_commit(
         reached = OffsetRanges(ranges, {move.topic: ids[move.topic] for move in moves})
         return Commit(feed, 0, reached, move=PositionReset(reason="rewind", unknown=True))
     again = [move for move in moves if move.again]
-    # A move without rows to delete is stored as a move that deletes rows, so that verify reports later duplicates.
+    # The ledger stores a move without rows to delete as one that deletes rows, so that verify reports later duplicates.
     deletes = deletes or (bool(again) and all(move.rows == 0 for move in again))
     reset = PositionReset(
         reason="accepted-loss" if any(move.given_up for move in moves) else "rewind",

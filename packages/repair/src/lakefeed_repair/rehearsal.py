@@ -1,4 +1,4 @@
-"""Land records again by an old and a new pipeline file into temporary tables, and compare by position in Spark."""
+"""Land records by an old and by a new pipeline file into temporary tables, and compare the rows by offset in Spark."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 PAGE = "test-a-pipeline"
 POSITION = ("topic", "partition", "offset")
 STOPS = (DecodeError, ErrorBudgetExceeded, JobFailed, RowsRefused)
-"""The errors by which records stop a feed."""
+"""The errors that a record can cause, and that stop a feed."""
 INSTEAD = "test the new file with lakefeed test"
 PREFIX, ABANDONED_SECONDS = "lakefeed_rehearsal_", 24 * 3600
 _LAST = re.compile(r"\s*([1-9]\d{0,14})\s*(?:records?|(batch(?:es)?))?\s*")
@@ -44,7 +44,7 @@ _NAME = re.compile(rf"{PREFIX}(\d+)_([0-9a-f]{{8}})_(\d+)_\w+")
 
 @dataclass(frozen=True, kw_only=True)
 class Rehearsal:
-    """The differences, and the figures of both runs; ``batches`` were to be compared."""
+    """The differences, and the figures of both runs; ``batches`` is the number of batches to compare."""
 
     feed: str
     batches: int
@@ -55,7 +55,7 @@ class Rehearsal:
     notes: tuple[str, ...]
 
     def refused(self, allowed: Collection[str]) -> list[str]:
-        """Return the names of the differences that are not allowed."""
+        """Return the names of the differences that the user has not allowed."""
         return [name for name in dict.fromkeys(each.name for each in self.differences) if name not in allowed]
 
     def as_dict(self) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def rehearse(
     """Land the newest records of the old file's feed by both files, in the batches of the feed, and compare.
 
     Args:
-        last: the records, back from the feed's newest commit, in whole commits: ``200000``, ``5 batches`` or ``10m``.
+        last: how many of the newest records, rounded up to whole commits: ``200000``, ``5 batches`` or ``10m``.
         masked: the columns whose values are not shown; ``*`` for all.
 
     Raises:
@@ -93,7 +93,7 @@ def rehearse(
         theirs = _land(spark, old, done, f"{prefix}_old")
         if theirs.stopped is not None:
             hint = "rehearse other records by --last"
-            raise ConfigError(f"the old file stops at these records now: {theirs.stopped}", where=beside, hint=hint)
+            raise ConfigError(f"the old file now stops at these records: {theirs.stopped}", where=beside, hint=hint)
         counts, notes = sum((total(commit.counts) for commit in done), ZERO), ours.notes
         ledger = {"rows": sum(commit.rows for commit in done), "dead letters": counts.dead_letters}
         if any(number != theirs.figures[name.replace(" ", "_")] for name, number in ledger.items()):
@@ -118,13 +118,13 @@ def rehearse(
 
 
 def require_comparable(old: Pipeline, new: Pipeline) -> None:
-    """Raise a ConfigError unless both files land the same Kafka topics in an Iceberg table, each record by itself."""
+    """Raise a ConfigError unless both files land the same topics in an Iceberg table, with no state between batches."""
     for pipeline in (old, new):
         pipeline.require_one_table()
         config, sink, source = pipeline.config, pipeline.config.sink.iceberg, pipeline.config.source
         if source.kafka is None or sink is None or sink.mode != "append" or sink.routed_by is not None:
             raise ConfigError(
-                "a rehearsal compares the rows of Kafka's records in one Iceberg table with mode: append, nothing else",
+                "a rehearsal compares only rows in one Iceberg table with mode: append, and only records of Kafka",
                 where=f"pipeline '{config.name}': source.{source.kind}, sink.{config.sink.kind}",
                 hint=INSTEAD,
             )
@@ -137,7 +137,7 @@ def require_comparable(old: Pipeline, new: Pipeline) -> None:
     if old.connections.catalog(name) != new.connections.catalog(name):
         hint = "rehearse with the catalog of the old file, in which the temporary tables are made and removed"
         raise ConfigError(
-            "both files have to use one catalog, with equal settings", where=f"catalogs.{name}", hint=hint
+            "both files must use the same catalog with the same settings", where=f"catalogs.{name}", hint=hint
         )
 
 
@@ -168,7 +168,7 @@ def choose(table: Table, feed: str, last: str) -> list[Commit]:
 
 
 def _require_records(new: Pipeline, commits: Sequence[Commit]) -> None:
-    """Raise a ResourceMissing if the topics are other ones, or no longer have the records."""
+    """Raise a ResourceMissing if the topics were recreated, or no longer have the records."""
     ids, topics, where = commits[-1].ranges.topic_ids, topics_of(new.config.kafka), new.config.kafka.bootstrap_servers
     for name, topic in topics.items():
         if ids.get(name, topic.topic_id) != topic.topic_id:
@@ -185,7 +185,8 @@ def _require_records(new: Pipeline, commits: Sequence[Commit]) -> None:
 def temporary_tables(spark: SparkSession, beside: Table) -> Iterator[str]:
     """Yield a prefix for names of tables in the namespace of a table; remove these tables at the end.
 
-    The prefix has the time, the machine and the process, so that a later rehearsal removes what a kill has left.
+    The prefix has the time, the machine and the process, so that a later rehearsal finds and removes the tables of a
+    killed one.
     """
     own = own_prefix()
     _remove(spark, beside, is_left)
@@ -196,7 +197,7 @@ def temporary_tables(spark: SparkSession, beside: Table) -> Iterator[str]:
 
 
 def _remove(spark: SparkSession, beside: Table, chosen: Callable[[str], bool]) -> None:
-    """Drop the chosen tables, and delete their folders, also folders that a kill has left without a table."""
+    """Drop the chosen tables, and delete their folders; a killed rehearsal may have left a folder without a table."""
     session: Any = spark
     hadoop, catalog, places = session._jvm.org.apache.hadoop.fs, beside.catalog, [beside.location()]
     for identifier in catalog.list_tables(beside.name()[:-1]):
@@ -216,11 +217,11 @@ def own_prefix() -> str:
 
 
 def is_left(name: str) -> bool:
-    """Return whether a killed rehearsal has left a table: one of this machine, or of any machine a day ago."""
+    """Return True for a table of a killed rehearsal: of a process of this machine that has ended, or a day old."""
     match = _NAME.fullmatch(name)
     if match is None or time.time() - int(match[1]) > ABANDONED_SECONDS:
         return match is not None
-    with suppress(PermissionError):  # The process of another user is alive.
+    with suppress(PermissionError):  # A process of another user still runs.
         try:
             os.kill(int(match[3]), 0)
         except ProcessLookupError:
@@ -233,7 +234,7 @@ def _here() -> str:
 
 
 def _land(spark: SparkSession, pipeline: Pipeline, commits: Sequence[Commit], name: str) -> Landed:
-    """Land the records of these commits in the table ``name``, each in a commit of its own."""
+    """Land the records of these commits in the table ``name``, with a commit for each of them."""
     feed = replace(pipeline.feed, config=_in_place(pipeline.config, name))
     table = feed.ledger_table(spark)
     writer = feed.begin_writer(spark, table, feed.source.read_batch(spark, ()))
@@ -275,10 +276,10 @@ def _land(spark: SparkSession, pipeline: Pipeline, commits: Sequence[Commit], na
 
 
 def _in_place(config: PipelineConfig, name: str) -> PipelineConfig:
-    """Return the pipeline with the table ``name`` for its rows, dead letters beside it, and positions in the rows."""
+    """Return the pipeline with the table ``name``, a table beside it for dead letters, and offsets in the rows."""
     iceberg, letters = config.sink.iceberg, config.dead_letters
     assert iceberg is not None  # ``require_comparable`` refuses other sinks.
-    # A property such as write.data.path would put files beside those of the feed, and gc.enabled would keep them.
+    # With write.data.path, files would lie in the folder of the feed's files; with gc.enabled, they would stay.
     properties = {key: text for key, text in iceberg.properties.items() if not key.endswith(("path", "gc.enabled"))}
     own = {"table": name, "properties": properties, "branch": None, "publish": None}
     if letters is not None:
@@ -295,7 +296,7 @@ def _in_place(config: PipelineConfig, name: str) -> PipelineConfig:
 
 
 def _layout(table: Table) -> tuple[str, str]:
-    """Return the table's partitions and the order of its files as texts."""
+    """Return the table's partition fields and sort order as texts."""
     name = table.schema().find_column_name
     parts = [f"{field.transform}({name(field.source_id)})" for field in table.spec().fields]
     order = [f"{field.transform}({name(field.source_id)}) {field.direction}" for field in table.sort_order().fields]

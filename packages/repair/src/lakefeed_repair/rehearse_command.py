@@ -44,10 +44,10 @@ def rehearse(
     beside the feed's table. Compares them by topic, partition and offset: columns, types, values, missing rows, dead
     letters with their reasons, partitions, rows per second and S3 requests.
 
-    Changes nothing of the feed, which may run meanwhile: no table, ledger, checkpoint or consumer group. The temporary
-    tables are removed at the end; after a kill, by the next rehearsal beside this table.
+    Changes no table, ledger, checkpoint or consumer group of the feed, which may run meanwhile. The temporary tables
+    are removed at the end; if the command is killed, the next rehearsal removes them.
 
-    Each difference begins with the name that --allow takes: a column, or @rows, @dead-letters, @partition_by, @sort_by.
+    Each difference begins with its name for --allow: a column, or @rows, @dead-letters, @partition_by, @sort_by.
 
     \b
     lakefeed feed rehearse new.yaml --against pipeline.yaml --last 200000
@@ -69,7 +69,7 @@ def rehearse(
 
 
 def changed_settings(old: Path, new: Path) -> dict[str, list[str | None]]:
-    """Return the settings that differ, as the files have them: a secret is a variable there, without its value."""
+    """Return the settings that differ, with variables unresolved, so that no secret is shown."""
     import yaml
 
     before, after = (dict(_flat(yaml.safe_load(file.read_text("utf-8")))) for file in (old, new))

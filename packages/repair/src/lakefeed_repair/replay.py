@@ -1,9 +1,9 @@
 """Land dead letters with the current schema and policy, exactly once, and delete them.
 
-A replay puts its id as a mark on the letters that can now be rows. It appends their rows to the feed's table in one
-commit with this id, and deletes the marked letters. If a replay is interrupted, the next replay looks for the id in the
-table: if the table has the id, the letters are deleted, otherwise their marks are removed.
-If the sink refuses some of the rows, the replay finds their letters, removes all marks, and tries the other letters.
+A replay marks the letters that can now be rows with its id. It appends their rows to the feed's table in one commit
+with this id, and deletes the marked letters. After an interruption, the next replay looks for the id in the table. If
+the table has it, the replay deletes the marked letters, otherwise it removes the marks. If the sink refuses some of the
+rows, the replay finds their letters, removes all marks, and tries the other letters.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from lakefeed.sinks.dead_letters.store import DeadLetterFilter, DeadLetterStore
 PAGE = "dead-letters"
 
 REPLAYS = ".replays"
-"""The suffix that makes the name of a replay's fence from the feed's name (``Ledger.java``)."""
+"""The name of a replay's fence is the feed's name with this suffix (``Ledger.java``)."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ class Replayed:
 
     Attributes:
         replay_id: the id in the replay's commit in the table; None if no letter could land.
-        rows: the number of rows written: a transform may make several rows of a letter, or none.
+        rows: the number of rows written; a transform may make no or several rows of a letter.
         skipped: the number of letters that the current policy skips.
         still_dead: the number of letters that still cannot be rows; their reasons are updated.
-        finished_earlier: the number of letters that an interrupted earlier replay had landed and not deleted.
+        finished_earlier: the number of letters that this replay deleted, because an interrupted replay had landed them.
     """
 
     replay_id: str | None
@@ -59,7 +59,7 @@ class Replayed:
 
 @dataclass(frozen=True)
 class MarkedLetters:
-    """The letters that a replay lands; a range in ``Replay.ranges`` is a range of indexes of these letters."""
+    """The letters that a replay lands. A range in ``Replay.ranges`` counts these letters instead of offsets."""
 
     records: DataFrame
 
@@ -68,7 +68,7 @@ class MarkedLetters:
         return sorted(tuple(each) for each in self.records.select("topic", "partition", "offset").collect())
 
     def offsets(self, part: Sequence[OffsetRange]) -> list[OffsetRange]:
-        """Return offset ranges that contain the letters of a part and no other letters."""
+        """Return offset ranges that contain the letters of these ranges of letters, and no other letters."""
         positions = (position for span in part for position in self.positions[span.start : span.end])
         groups = (list(group) for _, group in groupby(positions, key=lambda position: position[:2]))
         return [OffsetRange(*group[0], group[-1][2] + 1) for group in groups]
@@ -89,12 +89,12 @@ def replay(
     spark: SparkSession | None = None,
     step: Callable[[str], None] = lambda done: None,
 ) -> Replayed:
-    """Decode dead letters with the present settings; write the rows of those that are readable now, exactly once.
+    """Decode dead letters with the present settings, and land the rows of readable letters, exactly once.
 
     A letter stays a dead letter if its rows cannot be computed, or if the table refuses them. ``step`` is called with
     ``marked`` when the letters are marked, and with ``landed`` when their rows are written.
     """
-    pipeline.dead_letters()  # A pipeline without dead letters raises its error here, before Spark starts.
+    pipeline.dead_letters()  # Raise the error for a pipeline without dead letters before Spark starts.
     pipeline.require_one_sink()
     pipeline.config.sink.require("replay", where=pipeline.config.name)
     with translating():
@@ -103,7 +103,7 @@ def replay(
 
 @contextmanager
 def offer_replay(run: FollowedRun) -> Iterator[None]:
-    """Offer the action ``replay`` to operators while a pipeline runs, if the pipeline supports it."""
+    """Offer operators the action ``replay`` while a pipeline runs, if the pipeline supports replays."""
     config, spark = run.config, run.spark
     if spark is not None and config.dead_letters and not config.sinks and config.sink.refusal("replay") is None:
         feed = Feed(config=config, connections=run.connections, view=config.name, folder=run.folder)
@@ -117,7 +117,7 @@ def _replay_all(feed: Feed, spark: SparkSession) -> str:
     parts, many = [feed], feed.config.has_many_tables
     if many:
         parts = [feed.for_topic(topic) for topic in SourceTopics(feed.config.kafka).names()]
-    # If each topic has a table, skip topics without dead letters: their dead-letter tables may not exist yet.
+    # With a table per topic, skip topics without dead letters: their dead-letter tables may not exist yet.
     choices = [(part, DeadLetterFilter(feed=part.config.name)) for part in parts]
     with translating():
         done = [_replay(part, choice, spark) for part, choice in choices if not many or _has_letters(part, choice)]
@@ -138,7 +138,7 @@ def _replay(
     """Land the chosen dead letters of a feed that can be rows now."""
     table, letters = feed.ledger_table(spark), feed.dead_letter_store(spark)
     writer = feed.begin_writer(spark, table, letters.records(choice), fenced=False)
-    # The fence stops an earlier replay that still runs, so its marks can be removed.
+    # The fence stops an earlier replay that may still run, so its marks can be removed safely.
     fence = table.take_fence(REPLAYS)
     finished = _finish_earlier(letters, table.ledger)
     while True:
@@ -154,7 +154,7 @@ def _replay(
         letters.mark(good, replay_id)
         step("marked")
         marked = MarkedLetters(letters.marked(replay_id))
-        # The commit deletes all marked letters, so it may only succeed if all of them become rows.
+        # The commit deletes all marked letters, so it must fail unless all of them become rows.
         attempting = writer.of_only_rows(marked.read)
         match attempting.attempt(marked.records, Replay(feed.config.name, replay_id, fence, landable)):
             case Committed(landed, outcomes):
@@ -175,7 +175,7 @@ def _replay(
 
 
 def _finish_earlier(letters: DeadLetterStore, ledger: IcebergLedger) -> int:
-    """Delete the letters that interrupted replays have landed, and return their number; unmark their other letters."""
+    """Delete the letters that interrupted replays have landed, and return their number; remove the other marks."""
     finished = 0
     for replay_id in letters.open_replays():
         if ledger.has_replay(replay_id):

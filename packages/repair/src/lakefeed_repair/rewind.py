@@ -1,7 +1,7 @@
-"""Move a feed on purpose, with its ledger, rows, dead letters, checkpoint and monitoring group.
+"""Move a feed to other offsets: its ledger, rows, dead letters, checkpoint, and the consumer group for monitoring.
 
-The commit of the move in the table's ledger comes first. If the command is interrupted after this commit, the next
-start finds a move that the checkpoint lacks, and completes the rest; the same command, run again, does so, too.
+The commit of the move in the table's ledger comes first. If the command is interrupted after this commit, the feed's
+next start sees that the checkpoint lacks the move, and completes it. The same command, run again, completes it, too.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PAGE = "offsets"
 
 @dataclass(frozen=True)
 class RewindPlan:
-    """The effects of a rewind; if ``moves`` is empty, the rewind only recreates the checkpoint.
+    """The changes that a rewind makes; without ``moves``, it only recreates the checkpoint.
 
     Attributes:
         letters: the number of dead letters to delete.
@@ -88,7 +88,7 @@ def plan_rewind(
     """Plan a rewind from table, topics and dead letters, without Spark; change nothing.
 
     Args:
-        to: ``earliest``, ``latest``, ``table`` (keep the table's position, and only recreate the checkpoint), a time
+        to: ``earliest``, ``latest``, ``table`` (keep the offsets, and only recreate the checkpoint), a time
             (``timestamp:2026-11-20T06:30``), ``snapshot:ID``, or offsets in the form that ``parse_offsets`` reads.
         topic: move only this topic.
         partition: move only partitions with this number.
@@ -102,7 +102,7 @@ def plan_rewind(
     before = status.position
     if before is not None and has_state(before.ranges):
         raise ConfigError(
-            f"feed '{config.name}' keeps state, and the state of other offsets is unknown",
+            f"feed '{config.name}' keeps state between batches, and its state at other offsets is unknown",
             where=name,
             hint="give the feed a new table and a new checkpoint: it then reads the source from its start",
         )
@@ -136,7 +136,7 @@ def plan_rewind(
 
 
 def rewind(pipeline: Pipeline, agreed: RewindPlan, *, spark: SparkSession | None = None) -> str | None:
-    """Move the feed's ledger, rows, dead letters, checkpoint and monitoring group; a running driver stops.
+    """Carry out the plan: change ledger, rows, dead letters, checkpoint and consumer group. A running driver stops.
 
     Returns a message for the user, or None. Raises CheckpointMismatch if the feed has committed since the plan.
     """
@@ -180,7 +180,7 @@ def _execute(feed: Feed, agreed: RewindPlan, spark: SparkSession) -> str | None:
 def _with_rows(
     moves: tuple[PartitionMove, ...], table: Table, ids: Mapping[str, str], feed: str, *, delete_rows: bool | None
 ) -> tuple[tuple[PartitionMove, ...], str | None]:
-    """Return the moves with their numbers of rows, if known, and the filter to delete these rows; None to keep them."""
+    """Return the moves with their numbers of rows, if known, and the filter to delete the rows (None to keep them)."""
     spans = {(move.topic, move.partition): (move.to, move.to + move.again) for move in moves if move.again}
     if not spans:
         return moves, None
@@ -225,10 +225,10 @@ def _why_unknown(
 def _count_rows(
     table: Table, feed: str, columns: tuple[str, str, str], spans: Mapping[Partition, tuple[int, int]]
 ) -> Counter[Partition]:
-    """Count the rows in each partition's span, with the filter of ``rows_where`` as a pyiceberg expression."""
+    """Return the number of rows in each partition's offset range, by the filter of ``rows_where`` for pyiceberg."""
     from pyiceberg import expressions
 
-    own: Any = expressions  # The expressions' constructors come from a plugin that mypy does not load.
+    own: Any = expressions  # A mypy plugin, which is not loaded here, would know the expressions' constructors.
     topic_column, partition_column, offset_column = columns
     filters = []
     for (topic, partition), (start, end) in spans.items():
@@ -250,7 +250,7 @@ def _with_letters(
 ) -> tuple[tuple[PartitionMove, ...], int]:
     """Return the moves with their numbers of dead letters to delete, and the sum.
 
-    These are the letters of offsets that the feed will read again, or that the table has not reached.
+    These letters belong to offsets that the feed will read again, or that the table has not reached.
     """
     store = feed.config.dead_letters.table if feed.config.dead_letters else None
     if store is None:

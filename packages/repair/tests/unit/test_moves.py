@@ -216,6 +216,6 @@ def test_a_rewind_to_before_the_takeover_of_a_table_is_refused() -> None:
     )
     require_own_records(moves, {("t", 0): 50}, where="lake.a.b")
     with pytest.raises(
-        ConfigError, match=r"took the table over at offset 5 of t-1: from 2 on, it would land records again"
+        ConfigError, match=r"took the table over at offset 5 of t-1: from 2 on, it would land records that"
     ):
         require_own_records(moves, {("t", 0): 50, ("t", 1): 5}, where="lake.a.b")

@@ -1,4 +1,4 @@
-"""Finds the table of each row by the value of a column or header, and refuses values that name no table."""
+"""Find the table of each row by the value of a column or header, and refuse values that name no table."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class TableRoutes:
 
     @property
     def is_full(self) -> bool:
-        """Return whether no further table may be added."""
+        """Return True if no further table may be added."""
         return len(self.known) >= self.settings.max_tables
 
     def refusal(self, rows: DataFrame) -> Column | None:
-        """Return a column with the reason why a value names no table, null if it names one; None if all are taken.
+        """Return a column: why a row's value names no table, null if it names one. Return None if any value will do.
 
-        ``rows`` lacks columns that the transform adds; for these the sink checks the values itself.
+        ``rows`` lacks columns that the transform adds; if the value is in one of them, the sink checks it.
         """
         if self.settings.default is not None or _field(rows.schema, self._path) is None:
             return None
@@ -47,13 +47,13 @@ class TableRoutes:
         return bad.when(~self._has_room(value), most) if self.is_full else bad
 
     def target(self, rows: DataFrame) -> Column:
-        """Return the name of each row's table: its value, else the default, else null."""
+        """Return the column with the name of each row's table: its value, or the default, or null without a default."""
         value = self._value(rows)
         fits = sf.coalesce(self._names_table(value) & self._has_room(value), sf.lit(False))
         return sf.when(fits, value).otherwise(sf.lit(self.settings.default))
 
     def require_value(self, rows: StructType) -> StructField:
-        """Return the column with the value, or with the headers; raise ConfigError if the rows lack it."""
+        """Return the column with the value, or the headers column; raise ConfigError if the rows lack it."""
         found = _field(rows, self._path)
         if found is None:
             what = f"the rows have no column {self._path}, by which sink.iceberg.table finds their table"
@@ -73,7 +73,7 @@ class TableRoutes:
         column = sf.col(quoted(tuple(self._path.split("."))))
         if (header := self.by.header) is None:
             return column.cast("string")
-        # Of several headers with one name, the last one counts, as in Kafka's lastHeader.
+        # If several headers have the name, the last one counts, as in Kafka's lastHeader.
         found = sf.filter(column, lambda each: each["key"] == sf.lit(header))
         return sf.try_element_at(found, sf.lit(-1))["value"].cast("string")
 

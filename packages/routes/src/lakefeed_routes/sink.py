@@ -3,13 +3,14 @@
 Guarantee: exactly-once in each table. The tables' commits come first, the commit of the feed's ledger table comes last:
 
 - A table's commit covers the offsets from the table's own last commit to the end of the batch. A table without rows in
-  a batch gets no commit, so its next commit covers several batches: the ledger table proves that no earlier record is
-  the table's, because each of its commits says how many rows of the batch each table has.
+a batch gets no commit, so its next commit covers several batches. The ledger table proves that the table lacks no
+record of them, because its commits have each table's number of rows.
 - The feed resumes where the ledger table's last commit ended. If a driver dies between two tables' commits, or a
-  replaced driver commits late, some tables are ahead of it. The next start first writes a batch that ends where they
-  end. A table never gets rows below its own position again. Instead, their number is compared with its commits.
-- Only the ledger table has a fence. The tables need none: a commit has to begin at the table's own position, inside the
-  catalog's compare-and-set, so of two drivers that write the same records to a table, one is refused.
+replaced driver commits late, some tables are ahead of the ledger table. The next start first writes a batch that ends
+where these tables end. A table gets no row twice: the sink skips rows below the table's end offsets, and compares their
+number with the table's commits.
+- Only the ledger table has a fence. The tables need none: the catalog's compare-and-set requires that a commit begins
+at the table's end offsets. So if two drivers write the same records to a table, one of them is refused.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ class RoutedTables(IcebergTable):
     """The ledger table of a feed, together with the tables of its rows.
 
     Attributes:
-        refusal: the rule for the rows that the sink takes, which the core asks before it counts them.
-        rule: decides which table a row belongs to.
+        refusal: the rule by which the core makes rows dead letters before it counts rows.
+        rule: the values that name tables, and each row's table.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class RoutedTables(IcebergTable):
         takes_defaults: bool = False,
     ) -> None:
         by = sink.routed_by
-        assert by is not None  # Only for such a name does the core open this sink.
+        assert by is not None  # The core opens this sink only for a table name with a field.
         super().__init__(spark, IcebergSinkConfig(table=by.table(LEDGER)), feed=feed, evolves=False)
         self.rule = TableRoutes(by, sink.routes)
         self.refusal = self.rule.refusal
@@ -92,12 +93,12 @@ class RoutedTables(IcebergTable):
 
     def take_fence(self, suffix: str = "", *, prefix: str = "") -> str:
         fence = super().take_fence(suffix, prefix=prefix)
-        # Look at the tables after taking the fence: the driver that has been replaced may have committed before.
+        # Read the tables after taking the fence, because until then the replaced driver may commit.
         self._find_tables()
         return fence
 
     def _find_tables(self) -> None:
-        """Find the tables of this feed in the catalog, and those that belong to others."""
+        """Find the tables of this feed in the catalog, and tables of these names that belong to others."""
         by, feed = self.rule.by, self._feed
         namespace = self.name.rpartition(".")[0]
         shown = statements.run(self._spark, f"SHOW TABLES IN {quoted(tuple(namespace.split('.')))}").collect()
@@ -141,7 +142,7 @@ class RoutedTables(IcebergTable):
         """Write the rows to their tables, and the batch to the ledger table last."""
         if not isinstance(commit, Commit):
             hint = "name one table for rows that are not a feed's batches"
-            raise ConfigError("this sink takes only the batches of a feed", where=self.name, hint=hint)
+            raise ConfigError("this sink accepts only the batches of a feed", where=self.name, hint=hint)
         named = rows.withColumn(TARGET, self.rule.target(rows)).persist(StorageLevel.MEMORY_AND_DISK)
         try:
             named.count()
@@ -172,15 +173,16 @@ class RoutedTables(IcebergTable):
             return named
         if rule.settings.default is None:
             raise RuleChanged
-        # The values are those of the rows' own column, so the rows can be named again.
+        # The rows have the column with the value, so their tables can be named again.
         return named.withColumn(TARGET, rule.target(named.drop(TARGET)))
 
     def _write(self, named: DataFrame, commit: Commit) -> dict[str, int]:
-        """Write each table's rows in a commit of its own; return the number of the batch's rows by table."""
+        """Write each table's rows in a separate commit; return the number of the batch's rows by table."""
         counts: dict[str, dict[Partition, int]] = defaultdict(dict)
         for name, topic, partition, count in named.groupBy(TARGET, *POSITION_COLUMNS[:2]).count().collect():
             counts[name][topic, partition] = count
-        # A table that has this batch already must have it also if none of its rows are the table's now.
+        # A table that already has this batch is compared with it, even if the rules now give the table none of its
+        # rows.
         names = {*counts, *(name for name in self._positions if self._ahead(name, commit.ranges))}
         session = named.sparkSession
         with (
@@ -193,7 +195,7 @@ class RoutedTables(IcebergTable):
     def _write_one(self, name: str, counts: Mapping[Partition, int], named: DataFrame, commit: Commit) -> None:
         table = self._table(name)
         if name not in self._ready:
-            assert self._columns_known is not None  # apply_schema comes before the first batch.
+            assert self._columns_known is not None  # apply_schema is called before the first batch.
             table.apply_schema(*self._columns_known)
             self._ready.add(name)
         if name not in self._positions:
@@ -226,14 +228,14 @@ class RoutedTables(IcebergTable):
         return {} if position is None else position.ranges.ends
 
     def _ahead(self, name: str, ranges: OffsetRanges) -> dict[Partition, int]:
-        """Return the table's position in each partition in which it already has records of these ranges."""
+        """Return the end offsets of the table in the partitions where it already has records of these ranges."""
         ends = self._ends(name)
         return {span.key: ends[span.key] for span in ranges.ranges if ends.get(span.key, span.start) > span.start}
 
     def _require_same(
         self, table: IcebergTable, ranges: OffsetRanges, ahead: Mapping[Partition, int], *, again: int
     ) -> None:
-        """Raise an error unless the table has ``again`` rows of the batch, as many as the rules give it now."""
+        """Raise an error unless the table has ``again`` rows of the batch: the number that the rules now give it."""
         starts, ends = {span.key: span.start for span in ranges.ranges}, ranges.ends
         had = 0
         for each in table.ledger.commits():
@@ -268,7 +270,7 @@ def _counts(rows: DataFrame) -> dict[Partition, int]:
 
 
 def _is_after(ends: Mapping[Partition, int]) -> Column:
-    """Return a condition that holds for rows at or after these positions."""
+    """Return the condition that a row's offset is at or after these offsets."""
     topic, partition, offset = (sf.col(name) for name in POSITION_COLUMNS)
     after = sf.lit(True)
     for (name, number), end in ends.items():

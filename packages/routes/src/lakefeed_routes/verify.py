@@ -1,4 +1,4 @@
-"""Read the tables of a feed that has one for each value of a field, and compare them with the feed's ledger table.
+"""Compare a feed's ledger table with its other tables, of which there is one per value of a field.
 
 The ledger table has the number of rows of each batch in each table, and the tables' own commits have to agree.
 """
@@ -53,7 +53,7 @@ def with_tables(evidence: Evidence, config: PipelineConfig, connections: Connect
 
 
 def _tables(feed: str, by: TableField, connections: Connections) -> Iterator[tuple[str, Table]]:
-    """Yield the tables that the feed has created and written, by the value that names each of them."""
+    """Yield the tables that the feed has created and written, by the value that names a table."""
     catalog, _, namespace = by.before.rpartition(".")[0].partition(".")
     listed = open_catalog(catalog, connections=connections).list_tables(tuple(namespace.split(".")))
     paths = [".".join((catalog, *path)) for path in listed]
@@ -83,10 +83,10 @@ def _evidence_of(table: Table, feed: str) -> Evidence:
 
 
 def table_findings(evidence: Evidence, tables: Mapping[str, Evidence]) -> Iterator[Finding]:
-    """Find faults of single tables, and batches whose rows in a table differ in number from the ledger table."""
+    """Yield faults of single tables, and batches whose number of rows in a table differs from the ledger table's."""
     for name, table in tables.items():
         for finding in findings(replace(table, files=FileCheck())):
-            # A table's commits cover all offsets, and count only the records that are the table's.
+            # The offsets of a table's commits cover all records, but its counts only the table's records.
             if finding.kind != "untold":
                 yield replace(finding, what=f"table {name}: {finding.what}")
     if not any(commit.routed is not None for commit in evidence.commits):
@@ -99,7 +99,7 @@ def table_findings(evidence: Evidence, tables: Mapping[str, Evidence]) -> Iterat
 
 
 def _compared(name: str, table: Evidence, evidence: Evidence) -> Iterator[Finding]:
-    """Compare the number of rows of each batch with the table's commits, which end where batches end.
+    """Yield batches whose number of rows differs from the table's commits, which end where batches end.
 
     A commit of a replaced driver may end elsewhere. Then the sums must be equal at the table's next commit.
     """
@@ -127,12 +127,12 @@ def _compared(name: str, table: Evidence, evidence: Evidence) -> Iterator[Findin
 
 
 def _is_within(commit: Commit, ranges: OffsetRanges) -> bool:
-    """Return whether a commit ends at or before the ends of these ranges."""
+    """Return True if a commit ends at or before the ends of these ranges."""
     return all(end <= ranges.ends.get(key, -1) for key, end in commit.ranges.ends.items())
 
 
 def _rows_until(table: Table, evidence: Evidence, ends: OffsetRanges, feed: str) -> IcebergRows:
-    """Return the table's rows before the first commit after these ends, which a running feed may have added."""
+    """Return the table's rows up to these ends, without those that a running feed may have committed later."""
     later = next((commit.snapshot_id for commit in evidence.commits if not _is_within(commit, ends)), None)
     parent = None if later is None else next(each for each in table.metadata.snapshots if each.snapshot_id == later)
     return IcebergRows(table, feed, until=None if parent is None else parent.parent_snapshot_id or 0)

@@ -1,4 +1,4 @@
-"""Compare the rows and dead letters of a case with the expected ones."""
+"""Compare the rows and dead letters of a case with the expected rows and dead letters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TIMES = ("timestamp", "timestamp_ntz")
 
 
 def same(expected: Any, actual: Any, type_: Any, *, exact: bool) -> bool:
-    """Return whether a case's value equals a row's, which ``read_row`` returned; ``type_`` is Spark's JSON type."""
+    """Return True if a case's value equals a value from ``read_row``; ``type_`` is Spark's JSON type."""
     if expected is None or actual is None:
         return expected is None and actual is None
     if isinstance(type_, dict):
@@ -103,7 +103,7 @@ def shown(value: Any, type_: Any) -> Any:
 
 
 def _texts_of(content: str) -> list[str]:
-    """Return the ways in which a case may write bytes (given as base64): hex, and printable UTF-8 as text."""
+    """Return the forms in which a case may write bytes (given as base64): hex digits, and printable UTF-8 as text."""
     raw = base64.b64decode(content)
     try:
         text = raw.decode()
@@ -167,7 +167,7 @@ class Outcome:
         rows: the table's rows, as ``read_row`` returns them.
         types: the columns' types as Spark's JSON.
         error: the error that stopped the feed; None if it did not stop.
-        notes: messages of the feed for its user, for example about an added column.
+        notes: the feed's messages for the user, for example about an added column.
     """
 
     rows: tuple[Row, ...] = ()
@@ -184,7 +184,7 @@ class Difference:
 
     Attributes:
         kind: the part of the case that differs.
-        what: a sentence for people.
+        what: a sentence for the user.
         expected: the row, dead letter, number or text in the case; None for an unexpected one.
         actual: the row, dead letter, number or text of the outcome; None for a missing one.
     """
@@ -198,7 +198,7 @@ class Difference:
 def differences(case: Case, outcome: Outcome) -> list[Difference]:
     """Return the differences between a case and its outcome; an empty list if the case passes."""
     listed = list(_error(case, outcome))
-    # If the feed has stopped unexpectedly, missing rows and letters are only a consequence.
+    # An unexpected end of the feed also causes missing rows and letters: report only the end.
     if case.error is None and outcome.error is not None:
         return listed
     if case.rows is not None:
@@ -285,7 +285,7 @@ def _dead_letters(
 def _unmatched(
     expected: Sequence[Expected], actual: Sequence[Actual], differing: Callable[[Expected, Actual], list[str]]
 ) -> Iterator[tuple[int, Expected | None, Actual | None]]:
-    """Match as many rows as possible; yield the others in pairs, each with the number of its expected row.
+    """Match as many rows as possible; yield the rows without a match in pairs, with the expected row's number.
 
     Rows count from 1. A pair has the rows that differ least; None stands for a missing row.
     """
@@ -305,7 +305,7 @@ def _unmatched(
 
 
 def _matching(candidates: Sequence[Sequence[int]]) -> dict[int, int]:
-    """Assign different candidates to as many expected rows as possible (Kuhn's algorithm)."""
+    """Return, for as many expected rows as possible, different candidates (Kuhn's algorithm)."""
     taken: dict[int, int] = {}
 
     def find(one: int, visited: set[int]) -> bool:

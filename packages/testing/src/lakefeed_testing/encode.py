@@ -26,14 +26,14 @@ FORMATS: dict[str, tuple[Format, Format]] = {
     "avro": ("avro", "confluent-avro"),
     "protobuf": ("protobuf", "confluent-protobuf"),
 }
-"""Two formats by the name of the decoding block: the one without and the one with a registry."""
+"""For the name of a decoding block: its format without a registry, and its format with a registry."""
 CORRUPT = "_lakefeed_corrupt"
 LARGEST_FLOAT = (2 - 2**-23) * 2.0**127
 
 
 @dataclass(frozen=True, kw_only=True)
 class GivenValue:
-    """A value of a case, its place in the file, and the id of its schema in the registry."""
+    """A value of a case, its location in the file, and the id of its schema in the registry."""
 
     value: Any
     where: str
@@ -53,7 +53,7 @@ class CaseEncoder:
         self._encodings: dict[int | None, Encoding] = {}
 
     def encode(self, given: Sequence[GivenValue]) -> list[bytes]:
-        """Return the values' bytes in order; raise ConfigError with the place of a value that does not fit."""
+        """Return the values' bytes in order; raise ConfigError with the location of a value that does not fit."""
         if self._encoded.kind not in FORMATS:
             return [self._plain(each) for each in given]
         found: dict[int, bytes] = {}
@@ -121,7 +121,7 @@ class CaseEncoder:
         )
 
     def _encode_one(self, encoding: Encoding, given: GivenValue) -> None:
-        """Encode one value, to raise an error with its place in the file if it cannot be encoded."""
+        """Encode one value; if that fails, raise an error with its location in the file."""
         try:
             self._encode_rows(encoding, [given])
         except LakefeedError as error:
@@ -163,7 +163,7 @@ class CaseEncoder:
 
 @dataclass(frozen=True)
 class _Part:
-    """A part of a value, with the part's type in the schema; the type is None for an unknown field."""
+    """A nested value, with its type in the schema; the type is None for an unknown field."""
 
     path: str
     value: Any
@@ -175,7 +175,7 @@ class _Part:
 
     @property
     def would_change(self) -> bool:
-        """True if Spark would silently change a value that does not fit: 1.255 into 1.26, or a number into text."""
+        """Return True if Spark would change an unfit value without an error: 1.255 into 1.26, or a number into text."""
         return self.type_name in ("string", "decimal", "float")
 
     @property
@@ -184,7 +184,7 @@ class _Part:
 
     @property
     def fits(self) -> bool:
-        """True if the value fits its type; only Spark checks nulls and the content of texts."""
+        """Return True if the value fits its type; nulls and the content of texts are left to Spark's check."""
         return self.value is None or (self.type_ is not None and _fits(self.value, self.type_))
 
     def __str__(self) -> str:
@@ -194,7 +194,7 @@ class _Part:
 
 
 def _parts(value: Any, type_: DataType | None, path: str = "") -> Iterator[_Part]:
-    """Yield a value and then, recursively, its parts."""
+    """Yield a value and, recursively, the values in it."""
     yield _Part(path, value, type_)
     if isinstance(type_, t.StructType) and isinstance(value, dict):
         inner = {field.name: field.dataType for field in type_.fields}
@@ -232,7 +232,7 @@ def _fits(value: Any, type_: DataType) -> bool:
 
 
 def _is_decimal(text: str, precision: int, scale: int) -> bool:
-    """Return whether a text is a number that fits into a decimal type without rounding."""
+    """Return True if a text is a number that fits into a decimal type without rounding."""
     try:
         number = Decimal(text)
     except InvalidOperation:
@@ -277,7 +277,7 @@ def with_defaults(value: Any, schema: AvroSchema, type_: Type | None = None) -> 
 
 
 def _default(field: Field, schema: AvroSchema) -> Any:
-    """Return a field's default in the notation of a case; Avro writes bytes as text with the code points 0 to 255."""
+    """Return a field's default as a case would write it; Avro writes bytes as text with the code points 0 to 255."""
     kind = members(field.type)[0]
     if isinstance(kind, Primitive) and kind.name == "bytes":
         content = str(field.default).encode("latin-1")

@@ -1,4 +1,4 @@
-"""The feed of a case: the pipeline's feed with the case's records as source, and local tables as sinks."""
+"""The feed of a case: the pipeline's feed that reads the case's records and writes to local tables."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class CaseFeed(Feed):
 
 @dataclass(frozen=True, kw_only=True)
 class CasePlaces:
-    """The places that one case uses instead of the pipeline's servers.
+    """Tables, folder and registry that one case uses instead of the pipeline's servers.
 
     Attributes:
         namespace: the catalog and the namespace of the case's tables.
@@ -103,7 +103,7 @@ class CasePlaces:
 
 
 def config_of_case(config: PipelineConfig, places: CasePlaces, tables: Mapping[str, CaseTable]) -> PipelineConfig:
-    """Return the pipeline with the case's places; settings that decide which rows a record becomes do not change."""
+    """Return the pipeline with the case's tables and registry; settings that decide a record's rows do not change."""
     budget = config.dead_letters.budget if config.dead_letters is not None else None
     letters = None if config.dead_letters is None else DeadLetters(table=places.dead_letters, budget=budget)
     return config.model_copy(
@@ -123,7 +123,7 @@ def config_of_case(config: PipelineConfig, places: CasePlaces, tables: Mapping[s
 
 def _decode(config: PipelineConfig, registry: str) -> Decode:
     key = None if config.decode.key is None else _with_registry(config.decode.key, registry)
-    # The metadata columns of the pipeline's own sink, which may be more than those of a case's table.
+    # The metadata columns of the pipeline's own sink, of which a case's table may have fewer.
     own = {"key": key, "metadata": list(kept_metadata(config))}
     return _with_registry(config.decode, registry).model_copy(update=own)
 
@@ -178,7 +178,7 @@ FIRST_FILE_TIME = 1_700_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class PlacedRecord:
-    """A record with its position. ``millis`` is its timestamp, and ``batch`` counts from 1."""
+    """A record with its topic, partition and offset. ``millis`` is its timestamp, and ``batch`` counts from 1."""
 
     topic: str
     partition: int
@@ -202,7 +202,7 @@ def place(
     keys: Sequence[bytes | None],
     where: str,
 ) -> list[PlacedRecord]:
-    """Assign positions to a case's records; ``topic`` is the default topic, if there is one.
+    """Assign topic, partition and offset to a case's records; ``topic`` is the default topic, if there is one.
 
     Raises:
         ConfigError: a record has no topic, or its offset is not above the partition's earlier ones.
@@ -218,7 +218,7 @@ def place(
         offset = end if record.offset is None else record.offset
         if offset < end:
             what = f"records[{number}] has the offset {offset}, and the next offset of its partition is {end}"
-            raise ConfigError(what, where=where, hint=f"leave the offset out, or give {end} or more")
+            raise ConfigError(what, where=where, hint=f"leave the offset out, or set {end} or more")
         ends[name, record.partition] = offset + 1
         placed.append(
             PlacedRecord(
@@ -244,7 +244,7 @@ def _millis(timestamp: datetime | int | None) -> int:
 
 
 class RecordFiles:
-    """Writes the records of one feed into files, one per batch, which Spark's file source reads in order."""
+    """Writes the records of one feed into files, one file per batch; Spark's file source reads them in order."""
 
     def __init__(self, folder: Path, records: Iterable[PlacedRecord]) -> None:
         self._folder = folder
@@ -261,7 +261,7 @@ class RecordFiles:
             os.utime(file, (FIRST_FILE_TIME + at, FIRST_FILE_TIME + at))
 
     def ranges(self, batch_id: int) -> OffsetRanges:
-        """Return the offset ranges of a batch, counted from 0; after the last batch, the ranges are empty.
+        """Return the offset ranges of a batch, whose id counts from 0; after the last batch, the ranges are empty.
 
         Spark then runs a further batch that only moves the watermark.
         """
@@ -342,8 +342,8 @@ KEPT = ("mode", "keys", "order_by", "delete", "on_delete")
 
 
 def table_in_place(config: PipelineBlocks, *, table: str, history: str) -> SinkChoice:
-    """Return the pipeline's Iceberg sink with these table names; an Iceberg sink also replaces any other kind."""
-    # Skip validation, because the file is valid and other names cannot break the rules.
+    """Return the pipeline with these table names, and with an Iceberg sink in place of any other sink."""
+    # Skip validation: the file is valid, and other table names cannot break its rules.
     return SinkChoice.model_construct(iceberg=_iceberg(config, table, history))
 
 
@@ -351,7 +351,7 @@ def _iceberg(config: PipelineBlocks, table: str, history: str) -> IcebergSinkCon
     own = config.sink.iceberg
     if own is not None:
         names: dict[str, Any] = {"table": table, "history": None if own.history is None else history, "properties": {}}
-        # A case tests rows, and not when readers see them, so leave out branch and publish.
+        # Leave out branch and publish: a case tests rows, and not when readers see them.
         names |= {"branch": None, "publish": None}
         return own.model_copy(update=names).with_names_made(())
     chosen = config.sink.chosen
@@ -359,7 +359,7 @@ def _iceberg(config: PipelineBlocks, table: str, history: str) -> IcebergSinkCon
     if config.output_mode == "complete":
         kept = {"mode": "overwrite"}
     elif config.output_mode == "update":
-        # Without keys, the table gets a row for every change of a group.
+        # Without keys, the table gets a row for each change of a group.
         keys = list(getattr(chosen, "keys", ()))
         kept = {"mode": "upsert", "keys": keys} if keys else {}
     return IcebergSinkConfig(table=table).model_copy(update=kept)

@@ -46,7 +46,7 @@ class TestTopic:
     def send(self, value: Any = None, **settings: Any) -> None:
         """Send a record with this value; None is a tombstone.
 
-        ``settings`` are the fields of a record in ``tests.cases``; a ConfigError names an invalid field.
+        ``settings`` are fields of a record as in ``tests.cases``. Raises ConfigError, which names an invalid field.
         """
         of_value = {} if {"text", "hex"} & settings.keys() else {"value": value}
         record = validated(CaseRecord, f"send to {self.name}", topic=self.name, **of_value, **settings)
@@ -119,7 +119,7 @@ def lakefeed_registry() -> TestRegistry:
 def lakefeed_table(lakefeed_registry: TestRegistry) -> LandRecords:
     """Return a function that lands records with a pipeline file, and returns the result.
 
-    The function's arguments are the file and the topics; and as keywords ``overrides`` of the file, ``tables`` for the
+    The function's arguments are the file and the topics. Its keywords are ``overrides`` of the file, ``tables`` for the
     joins of its transform (columns as DDL, and rows), and ``latest``, the newest schema id at the start. The feed finds
     the schemas of the registry fixture and of the file's block ``tests``.
     """

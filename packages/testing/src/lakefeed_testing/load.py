@@ -21,7 +21,7 @@ NOT_ASKED = {
     "LAKEFEED_CATALOG_URI": "jdbc:sqlite:/tmp/catalog.db",
     "LAKEFEED_WAREHOUSE": "s3://lake/warehouse",
 }
-"""Values for unset variables that contain addresses of servers; cases use no servers."""
+"""Values for unset variables of blocks that have addresses of servers; cases use no servers."""
 DECIDING = ("decode", "schema", "expect", "transform", "tests")
 """The blocks that decide the result of a record; variables in these blocks must be set."""
 
@@ -36,7 +36,7 @@ class CaseFile:
     tests: PipelineTests
 
     def with_tests(self, tests: PipelineTests) -> CaseFile:
-        """Return a copy with these tests instead; messages about the tests have no line numbers."""
+        """Return a copy with these tests; messages about them have no line numbers."""
         return replace(self, tests=tests)
 
     @property
@@ -107,7 +107,7 @@ def _read(pipeline: Path, cases: Path | None, overrides: Sequence[str], environm
     reading = read(pipeline, overrides=overrides, environment=environment, remote=Remote(variables=unset), block=block)
     raise_first_error(reading.problems)
     mistakes = reading.mistakes
-    assert mistakes is not None  # If ``mistakes`` is None there is a problem, which ``raise_first_error`` has raised.
+    assert mistakes is not None  # ``mistakes`` is None only after a problem, which ``raise_first_error`` has raised.
     for place in sorted(mistakes.replaced, key=str):
         if place and place[0] in DECIDING and "registry" not in place:
             written = reading.document.written.get(place, "")
@@ -117,6 +117,6 @@ def _read(pipeline: Path, cases: Path | None, overrides: Sequence[str], environm
                 where=f"{at.file}:{at.line}",
                 hint="set the variable: it is in a block that decides the result of records",
             )
-    assert mistakes.config is not None  # Unset variables have been replaced.
+    assert mistakes.config is not None  # Each unset variable was replaced by a value.
     tests = mistakes.config.block(PipelineTests) or PipelineTests()
     return CaseFile(file=str(cases or pipeline), config=mistakes.config, document=reading.document, tests=tests)

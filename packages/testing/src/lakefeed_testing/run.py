@@ -1,7 +1,7 @@
 """Run cases with the feed's own decoder, transform, batch writer and Iceberg sink, on a local Spark.
 
 Records come from files, and rows go to tables of a SQLite catalog, all in a temporary folder; the registry runs in this
-process. Batches are written as in the feed's ``foreachBatch``. If the transform has state, a streaming query reads the
+process. A batch is written as in the feed's ``foreachBatch``. If the transform has state, a streaming query reads the
 batches in order, and ends like a run with ``--once``.
 """
 
@@ -52,7 +52,7 @@ LOCAL_FILES = "org.apache.iceberg.hadoop.HadoopFileIO"
 
 @dataclass(frozen=True, kw_only=True)
 class CaseResult:
-    """The outcome of one case, and the differences from the expected outcome; the case passes if there are none."""
+    """The outcome of one case, and its differences from the expected outcome; without differences, the case passes."""
 
     case: str
     where: str
@@ -85,7 +85,7 @@ class CaseResult:
 class TestReport(ReadableResult):
     """The results of all cases, in the order of their files; ``seconds`` includes the start of Spark."""
 
-    __test__ = False  # Otherwise pytest would collect the class because of its name.
+    __test__ = False  # Otherwise pytest would collect this class as a test, because of its name.
 
     pipeline: str
     results: tuple[CaseResult, ...]
@@ -149,7 +149,7 @@ class CaseRunner:
         self._config = config
         self._folder = folder
         self._stack = ExitStack()
-        # Choose a unique name, because Spark opens a catalog of a name only once.
+        # Spark opens a catalog of a name only once, so choose a unique name.
         self._catalog = f"cases_{uuid.uuid4().hex[:8]}"
         self._cases = 0
 
@@ -252,7 +252,7 @@ class CaseRunner:
         where: Callable[[int], str],
         default_id: int | None,
     ) -> dict[int, bytes]:
-        """Return the encoded values or keys by the record's number, with the record's own or the default schema."""
+        """Return the encoded values or keys by the record's number; without a schema id, the default schema is used."""
         given = {
             number: GivenValue(value=value, where=where(number), schema_id=default_id if own is None else own)
             for number, record in enumerate(records)
@@ -263,7 +263,7 @@ class CaseRunner:
         return dict(zip(given, encoder.encode(list(given.values())), strict=True))
 
     def _run_feed(self, feed: CaseFeed, places: CasePlaces) -> Outcome:
-        """Run a feed over all its batches; an error that stops the feed is a part of the outcome."""
+        """Return the outcome of a feed over all its batches, including an error that stops the feed."""
         spark, notes, results, error = self._spark, list[str](), list[BatchResult](), None
         statements.run(spark, f"CREATE NAMESPACE IF NOT EXISTS {places.namespace}")
         try:
@@ -282,7 +282,7 @@ class CaseRunner:
         )
 
     def _rows(self, table: str) -> tuple[list[Mapping[str, Any]], dict[str, Any]]:
-        """Return the rows, sorted by commit because a scan does not keep that order, and the columns' types."""
+        """Return the rows in the order of their commits, which a scan does not preserve, and the columns' types."""
         if not self._spark.catalog.tableExists(table):
             return [], {}
         found = self._spark.table(table)
@@ -302,7 +302,7 @@ class CaseRunner:
 
 
 def _batches(spark: SparkSession, feed: CaseFeed, notes: list[str]) -> Iterator[BatchResult]:
-    """Write the batches of a feed with the same steps as ``lakefeed run``, and yield their results."""
+    """Write the batches of a feed in the steps of ``lakefeed run``, and yield their results."""
     claim = feed.claim(spark)
     stateful = feed.plan(spark).stateful
     sink = feed.sink(spark, claim, note=notes.append)
@@ -321,7 +321,7 @@ def _batches(spark: SparkSession, feed: CaseFeed, notes: list[str]) -> Iterator[
 
 
 def _stream(spark: SparkSession, feed: CaseFeed, writer: BatchWriter, notes: list[str]) -> Iterable[BatchResult]:
-    """Run a streaming query to its end; start a new query when a writer's new schema requires that."""
+    """Run a streaming query to its end; start a new query if a new writer's schema requires one."""
     config, batches = feed.config, MicroBatches(threading.Event())
     results: list[BatchResult] = []
 
@@ -376,7 +376,7 @@ def _key(record: CaseRecord, encoded: bytes | None) -> bytes | None:
 
 
 def _joined(outcomes: Sequence[Outcome]) -> Outcome:
-    """Combine the outcomes of the topics' tables into one."""
+    """Return the outcomes of the topics' tables, combined into one."""
     first, *others = outcomes
     for other in others:
         first = replace(

@@ -1,4 +1,4 @@
-"""The schemas of one case, with which records are encoded, and a registry that serves these schemas."""
+"""The schemas of one case, with which its records are encoded, and a registry that serves them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class CaseSchemas:
     Attributes:
         texts: the schemas by id.
         subjects: the schema ids by subject, the newest last.
-        first: the newest schema id when the case starts, used for values by default; None without a registry.
+        first: the newest schema id when the case starts, and the default of values; None without a registry.
         newest_key: the default schema id of keys.
     """
 
@@ -37,7 +37,7 @@ class CaseSchemas:
 
     @classmethod
     def of(cls, tests: PipelineTests, case: Case, config: PipelineConfig) -> Self:
-        """Collect the schemas of a case; refuse a case whose ``latest`` is no declared schema."""
+        """Return the schemas of a case; refuse a case whose ``latest`` is not the id of one of them."""
         topics = list(dict.fromkeys([*_topics(config), *(each.topic for each in case.records if each.topic)]))
         values = _subjects(config.decode, topics, "value")
         keys = _subjects(config.decode.key, topics, "key") if config.decode.key is not None else []
@@ -60,7 +60,8 @@ class CaseSchemas:
         named = used[0] if used and used[0] in of_values else next(iter(of_values), None)
         first = named if case.latest is None else case.latest
         for subject in values:
-            # Put ``first`` last: it is the newest id when the feed starts. Decoders look up the other schemas by id.
+            # ``first`` comes last, because it is the newest id when the feed starts. Decoders look other schemas up by
+            # id.
             ids = subjects.get(subject, [])
             ids.sort(key=lambda number: (number == first, number))
         newest_key = next((subjects[subject][-1] for subject in keys if subject in subjects), None)
@@ -94,7 +95,7 @@ def _text(schema: CaseSchema, kind: str) -> str:
 
 
 def _with_null_types(schema: Any) -> Any:
-    """Replace None in an Avro schema by the type "null", because YAML reads null without quotes as None."""
+    """Replace None by "null" in an Avro schema: YAML reads the type null without quotes as None."""
     if isinstance(schema, list):
         return [_with_null_types(each) for each in schema]
     if isinstance(schema, dict):
@@ -116,7 +117,7 @@ class SchemaVersions:
     subjects: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def answer(self, parts: list[str]) -> Any:
-        """Return the answer for a path of Confluent's API; None if the schema or path does not exist."""
+        """Return the answer to a request of Confluent's API by its path; None if the schema or path does not exist."""
         match parts:
             case ["subjects"]:
                 return sorted(self.subjects)
@@ -151,7 +152,7 @@ def _content(schema: SchemaText) -> dict[str, Any]:
 
 
 class CaseRegistry:
-    """Serves schemas while ``running``; each case has its own URL, because decoders cache the schemas of a URL."""
+    """Serves schemas while ``running``. Each case has a URL, because decoders cache schemas by URL."""
 
     def __init__(self, address: str, versions: list[SchemaVersions]) -> None:
         self._address, self._versions = address, versions
@@ -163,7 +164,7 @@ class CaseRegistry:
         versions: list[SchemaVersions] = []
 
         def answer(request: HttpRequest) -> HttpAnswer:
-            path = request.path.partition("?")[0]  # Drop the query, which names a context of the registry.
+            path = request.path.partition("?")[0]  # The query names a context of the registry: drop it.
             number, *parts = (unquote(part) for part in path.strip("/").split("/"))
             found = versions[int(number)].answer(parts)
             return HttpAnswer(404 if found is None else 200, json.dumps(NOT_FOUND if found is None else found).encode())
@@ -204,10 +205,10 @@ def serve_http(answer: Callable[[HttpRequest], HttpAnswer], *, port: int = 0) ->
     """
 
     class Handler(BaseHTTPRequestHandler):
-        wbufsize = -1  # Send an answer as one packet, because Nagle's algorithm would delay a second one.
+        wbufsize = -1  # Send an answer as one packet: Nagle's algorithm would delay a second packet.
 
         def handle_one_request(self) -> None:
-            # Accept any method; the base class would require a function per method, such as do_GET.
+            # Accept any method: the base class would need a function per method, such as do_GET.
             self.raw_requestline = self.rfile.readline(65537)
             if not self.raw_requestline or not self.parse_request():
                 self.close_connection = True
@@ -228,7 +229,7 @@ def serve_http(answer: Callable[[HttpRequest], HttpAnswer], *, port: int = 0) ->
             self.wfile.flush()
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  (the name of the base class)
-            """Write no line per request to stderr."""
+            """Write nothing: the base class would write a line per request to stderr."""
 
     with ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:
         server.daemon_threads = True

@@ -16,11 +16,11 @@ from lakefeed.config.values import Count, TopicName
 
 SchemaId = Annotated[int, Field(ge=0, le=2**31 - 1)]
 HexBytes = Annotated[str, BeforeValidator(lambda given: given.removeprefix("0x") if isinstance(given, str) else given)]
-"""Pairs of hexadecimal digits, with or without the prefix 0x, which ``lakefeed topics sample`` prints."""
+"""Matches pairs of hexadecimal digits, also with the prefix 0x, as ``lakefeed topics sample`` prints them."""
 
 
 class CaseSchema(Model):
-    """A schema of the cases' registry. Its kind is that of the block that decodes its records."""
+    """A schema of the cases' registry. Its format is that of the block that decodes its records."""
 
     subject: str | None = Field(
         None, description="Subject of the schema. Default: the subject of the pipeline's values."
@@ -101,7 +101,7 @@ class Case(Model):
     rows: list[dict[str, Any]] | None = None
     """The expected rows of the table, in any order, by column. Default: not compared."""
     columns: Literal["named", "exact"] = "named"
-    """named: compare only the columns of the expected rows. exact: the rows must have no other columns."""
+    """named: compare only the columns that the expected rows name. exact: the rows must have no other columns."""
     dead_letters: list[ExpectedDeadLetter] = Field(default_factory=list)
     """The expected dead letters, in any order. Default: none."""
     skipped: Annotated[int, Field(ge=0)] = 0
@@ -119,7 +119,7 @@ class Case(Model):
                 yield ConfigProblem(
                     f"records[{number}] is in batch {record.batch}, after one in batch {batch}",
                     key="records",
-                    hint="batches are counted from 1, in the order of the records",
+                    hint="batches count from 1, in the order of the records",
                 )
             batch = record.batch or batch
 

@@ -1,4 +1,4 @@
-"""Tests for a sink that stores rows together with the ledger's entries, to run in the suite of the sink's package.
+"""Tests for a sink that stores its rows and the ledger's entries together; the sink's package runs them.
 
     class TestMySink(SinkContract):
         def block(self, folder):
@@ -39,7 +39,7 @@ COLUMNS = "id BIGINT, kafka_topic STRING, kafka_partition INT, kafka_offset BIGI
 
 @dataclass
 class SinkDriver:
-    """A driver that has opened the sink, created the columns and taken the fence."""
+    """A driver of a feed, with the sink open, the columns created, and the fence taken."""
 
     spark: SparkSession
     feed: str
@@ -51,7 +51,7 @@ class SinkDriver:
         self.fence = self.sink.take_fence()
 
     def rows(self, start: int, end: int) -> DataFrame:
-        """Return a row for each offset; the offset is the row's id."""
+        """Return a row for each offset from ``start`` to ``end - 1``, with the offset as its id."""
         return self.spark.createDataFrame([(at, "topic", 0, at) for at in range(start, end)], COLUMNS)
 
     def batch(self, number: int, start: int, end: int) -> Commit:
@@ -60,13 +60,13 @@ class SinkDriver:
         return Commit(self.feed, number, ranges, fence=self.fence)
 
     def land(self, number: int, start: int, end: int, rows: DataFrame | None = None) -> None:
-        """Write a batch as a feed does: only if the sink does not have the batch yet."""
+        """Write a batch as a feed does: only if the sink does not have it yet."""
         commit = self.batch(number, start, end)
         if not self.sink.has(commit):
             self.force(commit, rows)
 
     def force(self, commit: Commit, rows: DataFrame | None = None) -> None:
-        """Write a batch without the ledger's check, as a driver does that was suspended after its check."""
+        """Write a batch without a check of the ledger, as a driver would that was suspended after its check."""
         [span] = commit.ranges.ranges
         rows = self.rows(span.start, span.end) if rows is None else rows
         self.sink.land(rows, commit, commit_id=uuid.uuid4().hex)
@@ -74,7 +74,7 @@ class SinkDriver:
 
 @dataclass
 class SinkPlace:
-    """A sink that several drivers and feeds write to."""
+    """A destination that the sinks of several drivers and feeds write to."""
 
     spark: SparkSession
     block: dict[str, Any]
@@ -107,10 +107,10 @@ class SinkContract:
     """The tests of a sink. A subclass defines ``block``, and has a name that begins with Test."""
 
     spark_settings: ClassVar[Mapping[str, str]] = {}
-    """Further settings of the tests' Spark session, such as those of the sink."""
+    """Further settings that the tests' Spark session needs, such as those of the sink."""
 
     def block(self, folder: Path) -> dict[str, Any]:
-        """Return the sink's block of a pipeline file, for a new, empty destination; no other test uses ``folder``."""
+        """Return the sink's block of a pipeline file for an empty destination; no other test uses ``folder``."""
         raise NotImplementedError
 
     @pytest.fixture(scope="class")
@@ -143,7 +143,7 @@ class SinkContract:
 
     def test_a_batch_that_is_repeated_after_a_crash_is_stored_once(self, place: SinkPlace) -> None:
         place.driver().land(0, 0, 3)
-        # The first driver died before Spark recorded the batch. With a new checkpoint, the same batch gets another id.
+        # The first driver died before Spark recorded the batch, so with a new checkpoint the batch gets another id.
         restarted = place.driver()
         restarted.land(7, 0, 3)
         restarted.land(8, 3, 4)
@@ -158,7 +158,7 @@ class SinkContract:
             self.own(place).write(driver.rows(3, 5), Batch("contract", len(entries), entries[0]))
         assert place.ids() == [0, 1, 2]
         assert list(self.own(place).entries()) == entries
-        # The sink must also refuse the number of an older entry, even without rows.
+        # The sink must refuse the number of an older entry, even for a batch without rows.
         with pytest.raises(Exception):  # noqa: B017, PT011
             self.own(place).write(None, Batch("contract", 1, entries[-1]))
         assert list(self.own(place).entries()) == entries
@@ -184,7 +184,8 @@ class SinkContract:
             place.driver()
             write(own, rows, batch)
 
-        # The driver is replaced after it has read the ledger: its write fails only because its entry number is taken.
+        # The driver is replaced after it has read the ledger, so its write fails only because another entry has its
+        # number.
         monkeypatch.setattr(kind, "write", suspended)
         with pytest.raises(DriverReplaced, match="another driver has taken over"):
             first.force(first.batch(1, 3, 5))
@@ -203,7 +204,8 @@ class SinkContract:
         began, resume = tmp_path / "began", tmp_path / "resume"
 
         def wait(number: int) -> int:
-            # Spark calls ``wait`` while the write reads rows. A store that locks the feed makes the other driver wait.
+            # Spark calls ``wait`` while the write reads rows. If the store locks the feed, the other driver has to
+            # wait.
             began.touch()
             deadline = time.monotonic() + 5
             while not resume.exists() and time.monotonic() < deadline:

@@ -1,7 +1,7 @@
-"""Decides which maintenance is due, and runs it by Iceberg's own Spark actions, in short pieces that can fail safely.
+"""Carry out maintenance by Iceberg's own Spark actions, in short pieces that can fail without harm.
 
-A piece is one commit. Appends never conflict with a piece, because Iceberg bases the later commit on the earlier one.
-If another writer rewrites the same rows, Iceberg refuses the later commit; maintenance then tries the piece again.
+A piece is one commit. Appends never conflict with a piece: Iceberg rebases the later commit on the earlier one. If
+another writer rewrites the same rows, Iceberg refuses the later commit; maintenance then tries the piece again.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ Result = TypeVar("Result")
 TRIES = 5
 FIRST_WAIT_SECONDS = 0.5
 CONFLICTS = ("CommitFailedException", "ValidationException", "Cannot commit rewrite because of")
-"""Iceberg's exceptions when another writer's commit came first, and the text of an exception that wraps these."""
+"""Iceberg's exceptions if another writer's commit came first, and the text of an exception that wraps one of them."""
 GONE = "NotFoundException"
-"""The exception for a missing file: another writer has replaced and expired it, or it is lost for good."""
+"""The exception for a missing file: another writer has replaced it and expired its snapshots, or it is lost."""
 NO_CONFLICTS = ("GC is disabled", "lakefeed refuses the commit", "Unable to determine whether certain files are orphan")
 MB = 1024 * 1024
 
 
 class WriteConflict(Exception):
-    """Other writers' commits came first at every attempt; nothing of this piece of work is in the table."""
+    """At every attempt another writer's commit came first; the table has nothing of this piece."""
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Done:
     Attributes:
         bytes: the size of the files that compaction has read.
         orphans: the number of unreferenced files that were deleted, or would be deleted without ``dry_run``.
-        conflicts: the partitions and steps that were not done, because other commits came first at every attempt.
+        conflicts: the partitions and steps that maintenance gave up, because other commits came first at every attempt.
     """
 
     partitions: int = 0
@@ -124,7 +124,7 @@ class MaintenanceActions:
             done.files_after += after
             done.bytes += int(result.rewrittenBytesCount())
             self._say(f"{name}: {before:,} files of {result.rewrittenBytesCount() / 1e6:,.1f} MB became {after:,}")
-            # If the number of files did not decrease, Iceberg would choose the same files again and again.
+            # If a rewrite has not reduced the number of files, Iceberg would choose the same files again: stop.
             if after >= before or self._stopping() is not None:
                 return
 
@@ -137,7 +137,7 @@ class MaintenanceActions:
         self._say(f"{done.manifests_before:,} manifests became {done.manifests_after:,}")
 
     def rewrite_delete_files(self) -> None:
-        """Combine small files of position deletes; leave out the deletes of rows that no longer exist."""
+        """Combine small files of position deletes, without the deletes of rows that no longer exist."""
         alone = ("max-concurrent-file-group-rewrites", "1")
         result = self._retry(lambda table: self._actions.rewritePositionDeletes(table).option(*alone).execute())
         done = self._done
@@ -146,13 +146,13 @@ class MaintenanceActions:
         self._say(f"{done.delete_files_before:,} files of deletes became {done.delete_files_after:,}")
 
     def expire(self, expiry: Expiry) -> None:
-        """Remove the expired snapshots, and the files that only they use."""
+        """Remove the expired snapshots, and the files that no other snapshot uses."""
 
         def expire(table: Any) -> tuple[int, Any]:
             before = _count_snapshots(table)
             action = self._actions.expireSnapshots(table).expireOlderThan(int(expiry.before * 1000))
             result = action.retainLast(expiry.keep).option("stream-results", "true").execute()
-            # A writer may have committed meanwhile, so the difference may be negative.
+            # Writers may commit meanwhile, so the difference of two counts may be negative.
             return max(0, before - _count_snapshots(table)), result
 
         self._done.snapshots, result = self._retry(expire)
@@ -192,7 +192,7 @@ class MaintenanceActions:
         raise AssertionError("unreachable")
 
     def _run_in_turn(self, piece: Callable[[Any], Result]) -> Result:
-        """Run a piece while no MERGE runs in this process; raise WriteConflict if another process asks for a pause."""
+        """Run a piece while no MERGE runs in this process; raise WriteConflict if another process requests a pause."""
         with turns_at(self._table).maintaining():
             table = self.load()
             if int(table.properties().getOrDefault(QUIET, "0")) > time.time() * 1000:
@@ -205,7 +205,7 @@ class MaintenanceActions:
 
 
 def is_conflict(text: str) -> bool:
-    """Return whether a Java exception's text says that another commit came first."""
+    """Return True if a Java exception's text means that another commit came first."""
     return any(conflict in text for conflict in CONFLICTS) and not any(other in text for other in NO_CONFLICTS)
 
 
@@ -225,14 +225,14 @@ def _count_snapshots(table: Any) -> int:
 LAST = "lakefeed.upkeep.last"
 """The table property with the report of the last maintenance, as JSON."""
 
-MANIFEST_BYTES = 8 * 1024 * 1024  # Iceberg's default (commit.manifest.target-size-bytes).
+MANIFEST_BYTES = 8 * 1024 * 1024  # The default of Iceberg's commit.manifest.target-size-bytes.
 HELD_DAYS = 30
-"""A stopped feed's newest commit keeps all later snapshots for this number of days. The position never expires."""
+"""A stopped feed's newest commit and all later snapshots are kept for this many days; its offsets are kept longer."""
 
 REWRITES: tuple[Step, ...] = ("compact", "manifests")
 """The steps that commit snapshots."""
 
-DELETED = 0.3  # Compact a partition with this share of deleted rows, as Iceberg's rewrite_data_files does.
+DELETED = 0.3  # Compact a partition in which this share of rows is deleted, as Iceberg's rewrite_data_files does.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,7 +258,7 @@ class LastUpkeep:
 
 @dataclass(frozen=True, kw_only=True)
 class Expiry:
-    """The snapshots that may expire: committed ``before`` (in seconds since 1970), and not among the newest ``keep``.
+    """The snapshots that may expire: older than ``before`` (seconds since 1970), and not among the newest ``keep``.
 
     ``held_for`` is the feed whose newest commit keeps more snapshots than the settings do.
     """
@@ -271,7 +271,7 @@ class Expiry:
 
 @dataclass(frozen=True)
 class Due:
-    """A step that is due, with the number of files to rewrite and their bytes, if they are known before the work."""
+    """A step that is due; the number of files to rewrite, and their bytes, are None if not known beforehand."""
 
     step: Step
     why: str
@@ -298,8 +298,8 @@ class MaintenancePlan:
 
 
 def plan(health: Health, settings: Upkeep, *, now: float, asked: bool = False) -> MaintenancePlan:
-    """Return the maintenance that is due; if a user has ``asked``, search for orphans in any case."""
-    # After a rewrite, which commits to the published table, a branch could not be published any more.
+    """Return the maintenance that is due; if a user has ``asked``, include the search for orphans."""
+    # A rewrite commits to the published table, after which a branch could not be published any more.
     steps = tuple(step for step in settings.steps if not (health.branches and step in REWRITES))
     due: list[Due] = []
     partitions = _compactable(health, settings.compact) if "compact" in steps else ()
@@ -339,7 +339,7 @@ def plan(health: Health, settings: Upkeep, *, now: float, asked: bool = False) -
 
 
 def _compactable(health: Health, settings: Compact) -> tuple[Partition, ...]:
-    """Return the partitions worth a rewrite, coldest first, because rewrites of cold partitions do not conflict."""
+    """Return the partitions worth a rewrite, those without recent writes first, because they cause no conflicts."""
     due = [
         partition
         for partition in health.partitions
@@ -351,12 +351,12 @@ def _compactable(health: Health, settings: Compact) -> tuple[Partition, ...]:
 
 
 def expiry(ancestors: tuple[Ancestor, ...], settings: Expire, *, now: float) -> Expiry:
-    """Decide which snapshots may expire; ``ancestors`` has the present snapshot and its ancestors, newest first.
+    """Return which snapshots may expire; ``ancestors`` has the present snapshot and its ancestors, newest first.
 
-    The newest commit of each feed stays, with all later commits: a restarted feed reads there which dead letters it
-    still has to write, and an interrupted replay reads whether it was committed. After ``HELD_DAYS`` days, these
-    commits may expire, because one abandoned feed would otherwise keep the snapshots of all feeds; then only the
-    table's property has the feed's position. Unpublished snapshots always stay.
+    The newest commit of each feed stays, with all later commits: from them a restarted feed knows which dead letters it
+    still has to write, and an interrupted replay whether it was committed. After ``HELD_DAYS`` days, they may expire,
+    because one abandoned feed would otherwise keep the snapshots of all feeds. The feed's offsets are then only in a
+    table property. Unpublished snapshots always stay.
     """
     requested = now - seconds_of(settings.older_than)
     newest: dict[str, int] = {}
@@ -365,7 +365,7 @@ def expiry(ancestors: tuple[Ancestor, ...], settings: Expire, *, now: float) -> 
             newest.setdefault(ancestor.holds, depth)
     deepest = max(newest.values(), default=-1)
     bound = [ancestor.at for ancestor in ancestors[: deepest + 1]]
-    # Unpublished snapshots, and the commit before them, prove that the branch can be published.
+    # Unpublished snapshots and the commit before them are needed to prove that the branch can be published.
     bound += [ancestor.at for ancestor in ancestors if not ancestor.is_published]
     before = min([requested, *bound])
     kept = _kept(ancestors, before=before, keep=settings.keep)
@@ -379,6 +379,6 @@ def expiry(ancestors: tuple[Ancestor, ...], settings: Expire, *, now: float) -> 
 
 
 def _kept(ancestors: tuple[Ancestor, ...], *, before: float, keep: int) -> int:
-    """Return the number of snapshots that stay: the newest ``keep``, then all until the first that is too old."""
+    """Return the number of snapshots that stay: the newest ``keep``, and those after them until one is too old."""
     too_old = (depth for depth, ancestor in enumerate(ancestors) if depth >= keep and ancestor.at < before)
     return next(too_old, len(ancestors))

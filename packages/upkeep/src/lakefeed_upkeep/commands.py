@@ -91,11 +91,11 @@ def describe(target: str, topic: str | None, **options: Any) -> None:
 @chosen
 @dry_run_option
 @click.option(
-    "--max-minutes", type=click.FloatRange(0, 10_080, min_open=True), help="Begin no new step after this time."
+    "--max-minutes", type=click.FloatRange(0, 10_080, min_open=True), help="Start no further step after this time."
 )
-@click.option("--wait", type=click.FloatRange(0), default=0.0, help="Seconds to wait for the end of another upkeep.")
-@click.option("--measure-scan", is_flag=True, help="Read all rows before and after the upkeep, and print the seconds.")
-@click.option("--every", metavar="TIME", help="Repeat every '1 hour', until SIGTERM or Ctrl-C.")
+@click.option("--wait", type=click.FloatRange(0), default=0.0, help="Seconds to wait for another upkeep of the table.")
+@click.option("--measure-scan", is_flag=True, help="Read all rows before and after the upkeep; print the seconds.")
+@click.option("--every", metavar="TIME", help="Repeat at this interval, for example '1 hour', until SIGTERM or Ctrl-C.")
 @master_option
 @output_option
 def maintain(
@@ -188,8 +188,8 @@ def publish(
 ) -> None:
     """Audit the branch that PIPELINE lands in, then publish it.
 
-    Publishes if the rows meet publish.expect: readers then see the audited snapshot. If another client has committed to
-    the table itself, publish refuses. May run beside the feed. A second call changes nothing.
+    If the rows meet publish.expect, readers see the audited snapshot from then on. Publishing is refused if another
+    client has committed to the table itself. May run beside the feed. A second call changes nothing.
 
     With --discard the branch is reset to the table that readers see. This stops a running feed; its next start reads
     the records of the dropped rows again.
@@ -222,8 +222,8 @@ def publish(
 def _choose(target: str, topic: str | None, options: dict[str, Any]) -> tuple[list[str], Connections, Upkeep]:
     """Return the existing tables of a target, their connections and their upkeep settings.
 
-    A feed creates a table only with its first record or dead letter, so tables may be missing; but the first table of
-    a single feed must exist.
+    A feed creates a table only with its first record or dead letter, so tables may be missing. Only the table of a feed
+    with a single table must exist.
     """
     from lakefeed_upkeep.settings import Upkeep
 

@@ -1,7 +1,7 @@
-"""Maintains one table from start to end: inspects it, takes the lease, does what is due, and inspects it again.
+"""Maintain one table: inspect it, take the lease, do the work that is due, and inspect it again.
 
 Guarantee: maintenance never changes the table's rows or the feeds' ledgers. A piece of work is one commit or none. A
-killed job only leaves unreferenced files, which a later job finds as orphans.
+killed job leaves only unreferenced files, which a later job removes as orphans.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Report:
 
     @property
     def gave_up(self) -> bool:
-        """Return whether some work was not done, because other writers' commits came first."""
+        """Return True if some work was not done because other writers' commits came first."""
         return bool(self.did.conflicts)
 
     def as_dict(self) -> dict[str, Any]:
@@ -157,7 +157,7 @@ class Maintenance:
         )
 
     def _require_no_rewrites(self, health: Health) -> None:
-        """Raise an error for steps after which a feed's branch could not be published any more."""
+        """Raise an error for a step that would prevent a feed's branch from being published later."""
         if not health.branches:
             return
         without = "publish the branch, and remove sink.iceberg.branch from the pipeline file during the upkeep"
@@ -182,7 +182,7 @@ class Maintenance:
                 compact = partial(self._actions.compact, partition, settings.compact, target_bytes=health.target_bytes)
                 self._try(partition.key.path or "the table", compact)
             if self._done.partitions:
-                # Plan again: compaction has taken time, written manifests, and left delete files without rows.
+                # Plan again: compaction took time, wrote manifests, and left delete files of rows that are gone.
                 asked = planned.orphans_before is not None
                 planned = plan(self._health(), settings, now=time.time(), asked=asked)
             if planned.delete_files:
@@ -206,7 +206,7 @@ class Maintenance:
             self.say(f"{name}: not done, because commits of other writers came first at every attempt")
 
     def _cut(self) -> Unfinished | None:
-        """Return the reason why no further commit may begin; None if one may begin."""
+        """Return why no further commit may begin; None if one may begin."""
         if self.stop.is_set():
             self._unfinished = "stopped"
         elif self._lease is not None and self._lease.lost.is_set():
@@ -234,10 +234,10 @@ class Lease:
 
     Args:
         wait: the seconds to wait for another job's end.
-        seconds: the duration of a lease without renewal; after a killed job, other jobs wait for this time.
+        seconds: how long a lease lasts without renewal; if a job is killed, other jobs wait this long.
 
     Attributes:
-        lost: set when another job has the lease, because this job could not renew it in time.
+        lost: an event that is set if another job has taken the lease because this job did not renew it in time.
         notes: table properties to set when the lease is released.
     """
 
@@ -264,7 +264,7 @@ class Lease:
                 raise TableBusy(
                     f"another upkeep job is at work on the table ({who})",
                     where=self._name,
-                    hint=f"wait for the end of that job by --wait SECONDS; its lease ends in {left:.0f} s unless the "
+                    hint=f"wait until that job ends, by --wait SECONDS; its lease ends in {left:.0f} s unless the "
                     "job renews it",
                 )
             time.sleep(LEASE_POLL_SECONDS)

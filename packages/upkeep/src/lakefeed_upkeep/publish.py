@@ -14,15 +14,15 @@ PAGE = "write-audit-publish"
 
 
 def publish_branch(feed: Feed, spark: SparkSession, *, dry_run: bool = False) -> Publication:
-    """Audit the branch, and publish it if the audit passes; the feed may run meanwhile. ``dry_run`` only audits.
+    """Audit a branch, and publish it if the audit passes; the feed may run meanwhile. ``dry_run`` only audits.
 
-    Raises what ``Publisher.publish`` raises; a failed audit is part of the result.
+    Raises the errors of ``Publisher.publish``; a failed audit is no error, but part of the result.
     """
     return _publisher(feed, spark).publish(dry_run=dry_run)
 
 
 def discard_branch(feed: Feed, spark: SparkSession) -> None:
-    """Drop the unpublished rows, whose records the feed's next start reads again; stop a running driver.
+    """Drop the unpublished rows, and stop a running driver; the feed's next start reads their records again.
 
     After an interrupted discard, the feed's next start is refused, and the error names the command that completes the
     discard: ``lakefeed offsets rewind --to table``.

@@ -26,7 +26,7 @@ WAIT_SECONDS = 0.25
 
 
 def next_time(settings: Upkeep, *, now: float) -> float:
-    """Return the time of the next upkeep, in seconds since 1970."""
+    """Return the time of the next upkeep after ``last``, in seconds since 1970."""
     if settings.at is None:
         return now + seconds_of(settings.every or DEFAULT_EVERY)
     hour, minute = (int(part) for part in settings.at.split(":"))
@@ -46,7 +46,7 @@ def repeat_upkeep(
     ignored: tuple[type[LakefeedError], ...] = (),
     say: Callable[[str], None] = lambda line: None,
 ) -> None:
-    """Maintain tables now, and then on schedule until ``stop`` is set; report a failure, and try again next time."""
+    """Maintain tables now, and then on schedule until ``stop`` is set; after a failure, report it and continue."""
     while True:
         for table in tables():
             if stop.is_set():
@@ -56,7 +56,7 @@ def repeat_upkeep(
                 report(table, job.run(asked=False))
             except ignored:
                 continue
-            except Exception as error:  # The job runs for weeks: one failure must not end it.
+            except Exception as error:  # The job runs for weeks: a failure must not end it.
                 report(table, translate(error))
         if stop.wait(max(0.0, next_time(settings, now=time.time()) - time.time())):
             return
@@ -92,13 +92,13 @@ class UpkeepBesideFeed:
             self._thread.start()
 
     def end(self) -> None:
-        """Wait until the upkeep has ended its current group of files; ``upkeep.compact.group_mb`` limits the group."""
+        """Wait until the upkeep has ended its current rewrite, whose size ``upkeep.compact.group_mb`` limits."""
         self._stop.set()
         while self._thread.is_alive() or self._run.monitor.control.is_at_work("upkeep"):
             time.sleep(WAIT_SECONDS)
 
     def tables(self) -> Sequence[str]:
-        """Return the feed's tables now; a pipeline with a table for each topic may get new tables."""
+        """Return the feed's present tables; a pipeline with a table for each topic may get new ones."""
         config = self._run.config
         if not config.has_many_tables:
             return config.iceberg_tables()
@@ -107,14 +107,14 @@ class UpkeepBesideFeed:
 
     def _work(self) -> None:
         assert self._settings is not None
-        # Before a feed begins, it may wait in a pause, in which an operator repairs the table.
+        # A feed that has not begun may wait in a pause, in which an operator repairs the table.
         while self._run.monitor.snapshot().state in ("starting", "paused"):
             if self._stop.wait(WAIT_SECONDS):
                 return
         now = time.time()
         if self._settings.at is None:
-            # Count from the last upkeep, because many short runs may each end before ``every`` has passed.
-            with suppress(Exception):  # The table is missing or unreadable: the first upkeep reports that.
+            # Count from the last upkeep of any run: each of many short runs may end before ``every`` has passed.
+            with suppress(Exception):  # If the table is unreadable, the first upkeep reports it.
                 first = open_table(self.tables()[0], connections=self._run.connections)
                 now = LastUpkeep.of(first.properties).at or now
         if not self._stop.wait(max(0.0, next_time(self._settings, now=now) - time.time())):

@@ -1,4 +1,4 @@
-"""Reads a table's metadata by pyiceberg: numbers and sizes of files, deletes, manifests and snapshots."""
+"""Read a table's metadata by pyiceberg: numbers and sizes of files, deletes, manifests and snapshots."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 TARGET = "write.target-file-size-bytes"
 TARGET_DEFAULT = 512 * 1024 * 1024  # Iceberg's default.
-SMALL = 0.75  # A file below this share of the target size is small, as in Iceberg's rewrite_data_files.
+SMALL = 0.75  # For rewrite_data_files, a file is small below this share of the target size.
 SIZES_MB = (1, 8, 32, 128, 384, 1024)
-"""The upper bounds of the classes of file sizes; one more class is for files above the last bound."""
+"""The upper bounds of the size classes of files; larger files are one more class."""
 FIGURES = (
     "files", "bytes", "small_files", "delete_files", "partitions", "manifests", "manifest_bytes", "snapshots",
     "metadata_files", "metadata_bytes", "planning_seconds",
@@ -31,7 +31,7 @@ FIGURES = (
 class PartitionKey:
     """A partition of one partition spec, with the transformed values of the spec's fields.
 
-    ``path`` names the partition for people, such as ``pickup_at_day=2018-02-08``; it is empty for a table without
+    ``path`` is the partition's readable name, such as ``pickup_at_day=2018-02-08``; it is empty for a table without
     partitions.
     """
 
@@ -48,7 +48,7 @@ class Partition:
         small_files: the number of data files below 3/4 of the target size.
         records: the number of rows, including deleted rows.
         deleted: the number of entries in delete files; a row may have several entries.
-        newest: the sequence number of the last commit that wrote to the partition.
+        newest: the sequence number of the newest commit that wrote to the partition.
     """
 
     key: PartitionKey
@@ -67,8 +67,8 @@ class Ancestor:
 
     Attributes:
         at: the time of the commit, in seconds since 1970.
-        holds: the feed whose position the snapshot stores; None for a commit of no feed, such as a compaction.
-        replaces: whether the commit changed no rows, such as a compaction.
+        holds: the feed whose offsets the snapshot stores; None for a commit of no feed, such as a compaction.
+        replaces: True if the commit changed files but no rows, such as a compaction.
         is_published: whether readers see the snapshot; False while only a feed's branch has the snapshot.
     """
 
@@ -104,8 +104,8 @@ class Health:
         delete_files: the number of files of position deletes, without deletion vectors.
         snapshots: the number of all snapshots, including those of branches and tags.
         branches: the branches that feeds land in.
-        ancestors: the present snapshot and its ancestors, newest first; with branches, the snapshots of the branch with
-            the most snapshots, which include the table's.
+        ancestors: the present snapshot and its ancestors, newest first; with branches, those of the longest branch,
+            which include the table's own.
         metadata_files: the number of versions of metadata.json.
         planning_seconds: the time to read the manifests, which every query without a filter needs too.
     """
@@ -145,7 +145,7 @@ class Health:
 
     @property
     def growth(self) -> Growth | None:
-        """The growth over the last 7 days, or since the oldest snapshot; None if the snapshots show no growth."""
+        """The growth over the last 7 days, or since the oldest snapshot; None if the snapshots cover no time."""
         since = max((ancestor.at for ancestor in self.ancestors), default=0) - 7 * 86_400
         recent = [ancestor for ancestor in self.ancestors if ancestor.at >= since]
         # The measured time begins with the oldest snapshot, so the files of this snapshot do not count.
@@ -163,7 +163,7 @@ class Health:
 
 
 def read_health(table: str, *, connections: Connections, target_bytes: int | None = None) -> Health:
-    """Read the present state of a table; by default, a table property has the target size of files."""
+    """Read the present state of a table; ``target_bytes`` is by default that of the table's property."""
     opened = open_table(table, connections=connections)
     metadata = opened.metadata
     target = target_bytes or int(opened.properties.get(TARGET, TARGET_DEFAULT))
@@ -196,7 +196,7 @@ def _count_files(
 ) -> tuple[Iterable[Partition], list[int], int]:
     """Return the partitions, the number of data files by class of ``SIZES_MB``, and the number of delete files.
 
-    The function reads one manifest after the other, so that memory only grows with the number of partitions.
+    Manifests are read one after the other, so that memory grows only with the number of partitions.
     """
     from pyiceberg.manifest import DataFileContent, FileFormat
 
@@ -213,7 +213,7 @@ def _count_files(
                 partition = partitions[spec.spec_id, values] = Partition(PartitionKey(spec.spec_id, values, path))
             partition.newest = max(partition.newest, entry.sequence_number or 0)
             if file.content != DataFileContent.DATA:
-                # Do not count deletion vectors: a data file has only one, so they need no merge.
+                # Do not count deletion vectors: a data file has at most one, so there is nothing to merge.
                 delete_files += file.file_format != FileFormat.PUFFIN
                 partition.deleted += file.record_count
                 continue

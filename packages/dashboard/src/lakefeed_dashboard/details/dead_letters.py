@@ -29,8 +29,7 @@ Readers = Iterable[tuple[str, DeadLetterReader]]
 def dead_letters_document(config: PipelineConfig, readers: Callable[[], Readers], *, now: float) -> dict[str, Any]:
     """Return the newest dead letters as a document.
 
-    Args:
-        readers: yields, for each part of the feed, its name in the ledger and a reader of its dead letters.
+    Args: readers: yields a name and a reader of dead letters for each table of the feed with its own dead letters.
     """
     document = no_dead_letters(config, now=now)
     if config.dead_letters is None:
@@ -92,7 +91,7 @@ def _sample(letter: dict[str, Any]) -> dict[str, Any]:
 def shown(name: str, content: Content) -> dict[str, Any]:
     """Return a key or value as text if it is UTF-8, otherwise as hexadecimal digits; truncate long content.
 
-    The returned text keeps control characters and marks of text direction, so the page must escape them.
+    The page must escape the text, which may contain control characters and marks of text direction.
     """
     if content.data is None:
         return {name: None, f"{name}_encoding": None, f"{name}_bytes": None, f"{name}_cut": False}

@@ -27,7 +27,7 @@ from lakefeed_dashboard.workers import CachedRead
 SECONDS = 5.0
 TABLE_SECONDS = 30.0
 LIMIT = 10.0
-"""A viewer waits at most this many seconds for a read; a slower read continues without the viewer."""
+"""A viewer waits at most this many seconds for a document; the read continues if it takes longer."""
 
 HOUR = 3600.0
 LEAST_SECONDS = 60.0
@@ -93,7 +93,7 @@ def _cached(
 
 
 def _readers(feed: Feed, monitor: FeedMonitor) -> Iterator[tuple[str, DeadLetterReader]]:
-    """Yield the name and the reader of dead letters for each part of the feed that has its own table."""
+    """Yield, per table with its own dead letters, the feed's name in the ledger and a reader of the dead letters."""
     if not feed.config.has_many_tables:
         yield feed.config.name, feed.dead_letters()
         return

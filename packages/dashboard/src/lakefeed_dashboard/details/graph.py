@@ -21,7 +21,7 @@ MOST_TOPICS = 30
 
 @dataclass(frozen=True)
 class Rates:
-    """Records, rows and dead letters per second, None if unknown; ``topics`` has each topic's share of the records."""
+    """Records, rows and dead letters per second (None if unknown); ``topics`` has each topic's share of the records."""
 
     records: float | None = None
     rows: float | None = None
@@ -61,7 +61,7 @@ class _Graph:
     def add(
         self, id_: str, label: str, kind: str, *, after: Iterable[str] = (), rate: float | None = None, detail: str = ""
     ) -> str:
-        """Add a node with edges from the nodes of ``after``; return the new node's id."""
+        """Add a node, and edges to it from the nodes of ``after``; return the new node's id."""
         shown = None if rate is None else round(rate, 3)
         self.nodes.append({"id": id_, "label": label, "kind": kind, "rate": shown, "detail": redacted(detail)})
         self.edges += [[before, id_] for before in after]
@@ -118,7 +118,7 @@ def _add_source(graph: _Graph, config: PipelineConfig, monitor: FeedMonitor, rat
 
 
 def _add_steps(graph: _Graph, name: str, transform: Transform, behind: list[str]) -> list[str]:
-    """Add the transform's tables and steps; return the nodes of the last step."""
+    """Add the transform's tables and steps; return the ids of the last step's nodes."""
     views: dict[str, list[str]] = {name.lower(): behind}
     for stream, of_topic in transform.streams.items():
         detail = f"records of {of_topic.topic}"

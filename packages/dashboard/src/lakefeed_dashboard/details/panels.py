@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 POOL = "lakefeed-panels"
-"""The scheduler pool whose jobs run only on cores that batches leave free: maintenance/pools.xml."""
+"""The scheduler pool whose jobs get only the cores that batches leave free: maintenance/pools.xml."""
 LONGEST_CELL = 2_000
 LONGEST_REASON = 2_000
 MOST_COLUMNS = 100
@@ -44,7 +44,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class PanelSession:
-    """A copy of the feed's Spark session, views, catalogs and secrets included; only one thread may use the copy."""
+    """A copy of the feed's Spark session, with its views, catalogs and secrets; only one thread may use the copy."""
 
     def __init__(self, spark: SparkSession) -> None:
         from pyspark.sql import SparkSession
@@ -93,7 +93,7 @@ def statement_of(panel: QueryPanel) -> str:
 
 
 def bounded(frame: DataFrame) -> DataFrame:
-    """Limit the size of all values, which may have megabytes: texts and nested values become short texts."""
+    """Shorten all values, which may have megabytes: long and nested values become short texts."""
     fields = frame.schema.fields[:MOST_COLUMNS]
     # Columns get unique names, because the query may return the same name twice.
     numbered = frame.toDF(*(f"c{at}" for at in range(len(frame.columns))))
@@ -124,7 +124,7 @@ def cell(value: Any) -> Any:
         return value if abs(value) <= EXACT else str(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
-    if isinstance(value, tuple):  # `_short` converts a time into a struct.
+    if isinstance(value, tuple):  # `_short` has converted the time into a struct.
         return _time(value[0])
     number = float(value)  # The value is a decimal.
     return number if Decimal(repr(number)) == value else str(value)
@@ -140,7 +140,7 @@ def _time(micros: int | None) -> str | None:
 
 
 def cancel(spark: SparkSession, group: str) -> None:
-    """Cancel the jobs of a group, and the jobs that the group's query would begin later."""
+    """Cancel the running jobs of a group, and the jobs that its query would still begin."""
     own: Any = spark.sparkContext
     own._jsc.sc().cancelJobGroupAndFutureJobs(group)
 
@@ -158,7 +158,7 @@ def reason_of(error: BaseException) -> str:
 
 
 AT_ONCE = 2
-"""The most panels that are queried at the same time; two, so that one slow query does not delay all other panels."""
+"""The most panels that are queried at the same time: two, so that one slow query does not delay all other panels."""
 IDLE_SECONDS = 60.0
 """A thread without queries ends after this many seconds."""
 

@@ -1,4 +1,4 @@
-"""The history of the schemas of a feed's tables, with the differences between consecutive schemas."""
+"""The versions of the schemas of a feed's tables, each with its differences from the previous version."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SchemaField:
 
 
 def schemas_document(config: PipelineConfig, monitor: FeedMonitor, read: ReadMetadata) -> dict[str, Any]:
-    """Return the schemas of the feed's own tables, newest last, and the changes of schema that this run has noticed."""
+    """Return the schemas of the feed's own tables, newest last, and the schema changes during this run."""
     schemas: list[dict[str, Any]] = []
     errors: list[str] = []
     parts = list(parts_of(config, monitor))

@@ -39,7 +39,7 @@ _SUMMARY = (
     FEED,
     BATCH_ID,
 )
-"""The keys of a snapshot's summary to show; others may have long values, such as many ranges."""
+"""The keys of a snapshot's summary that the page shows; other values may be long, such as offset ranges."""
 _UNKNOWN: Mapping[str, Any] = {
     "files": None,
     "delete_files": None,
@@ -119,7 +119,7 @@ def table_document(config: PipelineConfig, monitor: FeedMonitor, read: ReadMetad
     shown = [_iceberg(name, feed, read) for name, feed in list(tables.items())[:MOST_TABLES]]
     for place, sink in config.sink_blocks:
         if not sink.chosen.snapshot_tables:
-            # Without a request to the sink, only the number of rows that this run has written is known.
+            # Without a request to the sink, only this run's own number of rows is known.
             rows = f"{monitor.snapshot().totals.rows:,} rows were written by this run"
             note = f"{place} is {sink.kind}, which has no snapshots; {rows}"
             shown.append({"name": sink.chosen.table_name or place, "kind": sink.kind, **_UNKNOWN, "note": note})
@@ -165,7 +165,7 @@ def _shown(snapshot: Mapping[str, Any], feed: str) -> dict[str, Any]:
 
 
 def _rows(summary: Mapping[str, str]) -> int | None:
-    """Return the number of rows that a query returns; None if equality deletes make it unknown."""
+    """Return the number of rows that a query of the table returns; None if equality deletes hide it."""
     stored, deleted = number(summary, "total-records"), number(summary, "total-position-deletes")
     return None if stored is None or number(summary, "total-equality-deletes") else stored - (deleted or 0)
 

@@ -1,6 +1,6 @@
-"""Find feeds in this user's driver files, in pipeline files and on dashboards, and read their state repeatedly.
+"""Find feeds in this user's driver files, in pipeline files and on dashboards, and read their status repeatedly.
 
-A thread per feed asks for its state, so that a driver that hangs delays no other feed.
+A thread per feed reads its status, so that a driver that hangs delays no other feed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class WatchedFeed(Protocol):
 
 
 FeedFinder: TypeAlias = Callable[[], Sequence[WatchedFeed]]
-"""Returns the current feeds of a place: this machine, a pipeline file or a dashboard."""
+"""Returns the feeds that this machine, a pipeline file or a dashboard has now."""
 
 
 class WatchedDriver:
@@ -182,8 +182,7 @@ class LocalDrivers:
 class PipelineFeeds:
     """The feeds of one pipeline file: the driver's feed if a driver runs on this machine, otherwise a feed per table.
 
-    Args:
-        parts: configuration, connections and folder of each part.
+    Args: parts: configuration, connections and folder, per table of the feed.
     """
 
     def __init__(
@@ -203,8 +202,7 @@ class FeedWatch:
     """Reads the state of all feeds repeatedly while the block runs.
 
     Args:
-        finders: functions that list the feeds of a place, by the place's name; if a place does not answer, its name is
-            shown.
+        finders: functions that list feeds, by the name of a machine, file or dashboard; it is shown if one fails.
         every: seconds between two reads of a feed.
     """
 
@@ -228,11 +226,11 @@ class FeedWatch:
         self._ends.set()
 
     def open(self, key: str) -> None:
-        """From now on, read also the events of the feed with this key; with an empty key, read no events."""
+        """Read also the events of the feed with this key from now on; with an empty key, read no events."""
         self._opened = key
 
     def feeds(self) -> list[SeenFeed]:
-        """Return the newest state of all feeds; a place that does not answer is shown as a feed."""
+        """Return the newest state of all feeds; a machine, file or dashboard that cannot be read is shown as a feed."""
         with self._lock:
             sources = [source for found in self._sources.values() for source in found.values()]
             shown = [
@@ -245,12 +243,12 @@ class FeedWatch:
         return [*unique.values(), *places]
 
     def failures(self) -> dict[str, LakefeedError]:
-        """Return the errors of the places that do not answer, by the place's name."""
+        """Return the errors of pipeline files and dashboards that could not be read, by name."""
         with self._lock:
             return dict(self._failures)
 
     def settle(self, seconds: float) -> None:
-        """Wait until all places and feeds have been read once, or the time is over."""
+        """Wait until all finders and feeds have been read once, or the time is over."""
         until = time.monotonic() + seconds
         while time.monotonic() < until and not self._is_settled():
             time.sleep(0.01)
@@ -304,7 +302,7 @@ class FeedWatch:
 def finders_of(
     pipelines: Mapping[str, PipelineFeeds], servers: Sequence[FeedServer]
 ) -> Iterator[tuple[str, FeedFinder]]:
-    """Yield the places to look at: pipeline files and dashboards; this machine if there are no dashboards."""
+    """Yield a finder for each pipeline file and dashboard; for this machine, too, if there are no dashboards."""
     yield from ((name, pipeline.find) for name, pipeline in pipelines.items())
     yield from ((server.url, partial(_feeds_of, server)) for server in servers)
     if not servers:

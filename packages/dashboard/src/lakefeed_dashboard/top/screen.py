@@ -1,4 +1,4 @@
-"""The screen of ``lakefeed top``: what it draws, and how keys change it."""
+"""The screen of ``lakefeed top``: draw it, and change it when a key is pressed."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def run_top(screen: TopScreen, *, descriptor: int, console: Console) -> None:
     live = Live(
         console=console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False, transient=True
     )
-    # The keyboard is the outer block, because it must switch the echo on only after the screen is gone.
+    # The keyboard's block encloses the screen's: the terminal may echo keys again only after the screen is gone.
     with Keyboard(descriptor, leave=live.stop, resume=lambda: live.start(refresh=True)).entered() as keyboard:
         try:
             live.start()
@@ -114,7 +114,7 @@ class TopScreen:
 
     Args:
         feeds: returns the newest state of the feeds.
-        opened: called with the key of the feed that the user opens; with an empty key when the user closes it.
+        opened: called with a feed's key when the user opens the feed, and with an empty key when the user closes it.
     """
 
     def __init__(
@@ -184,7 +184,7 @@ class TopScreen:
             self._first = 0
 
     def _sort(self, key: str, *, is_reversed: bool) -> None:
-        """Sort by the column of this key, and choose the first feed, because users sort to see that feed."""
+        """Sort by the column of this key, and choose the feed that is then the first."""
         self._sorted_by, self._is_reversed = key, is_reversed
         self._chosen, self._first = "", 0
 
@@ -219,7 +219,7 @@ class TopScreen:
     def _table(self, feeds: Sequence[SeenFeed], width: int) -> list[Text]:
         shown, now = self._shown(feeds), self._clock()
         keys = [feed.key for feed in shown]
-        # Until the user moves the choice, the first line is chosen, also if the order of the feeds changes.
+        # The first line is chosen until the user moves the choice, even if the order of the feeds changes.
         chosen = keys.index(self._chosen) if self._chosen in keys else 0
         first = min(max(0, chosen - self._rows + 1, self._first), max(0, len(shown) - self._rows), chosen)
         self._first = first
@@ -301,7 +301,7 @@ class Keyboard:
 
     @contextmanager
     def entered(self) -> Iterator[Keyboard]:
-        """Switch the echo off while the block runs; SIGTERM and SIGHUP raise Terminated."""
+        """Switch the terminal's echo off while the block runs; SIGTERM and SIGHUP raise Terminated."""
         before = termios.tcgetattr(self._descriptor)
         handlers: dict[int, Any] = {}
 

@@ -32,7 +32,7 @@ class TrendPoint(JsonModel):
 
 
 class Trend:
-    """The newest points of a feed: first those of the driver's history, then one point per batch."""
+    """The newest points of a feed: first the points of the driver's history, then a point per batch."""
 
     def __init__(self) -> None:
         self._points: deque[TrendPoint] = deque(maxlen=MOST_POINTS)
@@ -47,7 +47,7 @@ class Trend:
         self.batches.extend(history.batches)
 
     def add(self, batch: FinishedBatch | None) -> None:
-        """Add a batch, unless the trend contains the batch already."""
+        """Add a batch that the trend does not have yet."""
         if batch is None or (self._points and batch.finished_at <= self._points[-1].at + 0.001):
             return
         self._points.append(TrendPoint(at=batch.finished_at, rate=batch.processing_rate, lag=batch.lag))
@@ -156,7 +156,7 @@ class TopColumn:
     """A column of the table.
 
     Attributes:
-        need: the rank of the column, 0 for the most important; a narrow screen shows the first ranks.
+        need: the rank of the column, 0 for the most important; a narrow screen shows the most important columns.
         value: returns the value to sort by; None comes last. Figures are sorted in descending order.
         key: the key on the keyboard that sorts by this column.
         takes_rest: the column takes the remaining width.
@@ -238,7 +238,7 @@ SORTED_BY = {column.key: column for column in COLUMNS if column.key}
 
 
 def columns_for(width: int) -> list[tuple[TopColumn, int]]:
-    """Return the columns that fit, with their widths; the last error, or else the name, takes the remaining width."""
+    """Return the columns that fit, with their widths; the last error or else the name gets the remaining width."""
     room = width - MARKER + GAP
     fit: list[TopColumn] = []
     for column in sorted(COLUMNS, key=lambda column: column.need):
@@ -252,7 +252,7 @@ def columns_for(width: int) -> list[tuple[TopColumn, int]]:
 def sort(feeds: Iterable[SeenFeed], *, key: str, is_reversed: bool, now: float) -> list[SeenFeed]:
     """Sort feeds by a column: words ascending, figures descending, unknown values last."""
     value = SORTED_BY[key].value
-    assert value is not None  # All columns in SORTED_BY have a function for their value.
+    assert value is not None  # Every column in SORTED_BY has a value to sort by.
     by_name = sorted(feeds, key=lambda feed: (feed.name.casefold(), feed.key))
     known = [(found, feed) for feed in by_name if (found := value(feed, now)) is not None]
     unknown = [feed for feed in by_name if value(feed, now) is None]
@@ -272,7 +272,7 @@ def header(columns: Sequence[tuple[TopColumn, int]], *, key: str = "") -> Text:
 
 
 def row(feed: SeenFeed, columns: Sequence[tuple[TopColumn, int]], *, now: float, is_chosen: bool = False) -> Text:
-    """Return a feed's line; the chosen feed's line is marked and inverted."""
+    """Return a feed's line; the chosen feed's line has a marker and inverted colours."""
     line = Text("> " if is_chosen else "  ", style="reverse" if is_chosen else "")
     for at, (column, width) in enumerate(columns):
         style = STYLES.get(feed.state, "") if column.title == "state" else ""

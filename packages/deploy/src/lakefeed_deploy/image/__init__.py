@@ -23,7 +23,7 @@ from lakefeed_deploy.settings import is_image
 PAGE = "deploy-on-kubernetes"
 
 BASE_IMAGE = "debian:bookworm-slim"
-# The jars of feeds, of Kinesis sources and of Glue catalogs; the image also gets the jars of installed sinks.
+# The groups of jars for feeds, Kinesis sources and Glue catalogs; those of installed sinks are added.
 GROUPS = ("spark", "kinesis", "glue")
 _OWN_PACKAGES = """\
 COPY own-requirements.txt /src/
@@ -34,7 +34,7 @@ RUN pip freeze | grep --invert-match ^lakefeed > /src/installed.txt && \\
 
 @dataclass(frozen=True)
 class ImageFiles:
-    """The names of the written files in the build context ``folder``, the base image, and Spark's version."""
+    """The build context ``folder``, the names of the files in it, the base image, and Spark's version."""
 
     folder: Path
     files: tuple[str, ...]
@@ -133,7 +133,7 @@ _WHEEL = "Wheel-Version: 1.0\nGenerator: lakefeed\nRoot-Is-Purelib: true\nTag: p
 def write_wheels(folder: Path) -> list[Path]:
     """Write the wheels of the running lakefeed and its plug-ins into a folder; return their paths, the core's first.
 
-    A wheel gets the files in the package's folder, because an editable installation has no list of files.
+    A wheel has all files of its package's folder, because an editable installation has no list of files.
     """
     own = {name: each for each in distributions() if re.match(rf"{_NAME}(-|$)", name := _normal(each.name))}
     own = {name: each for name, each in own.items() if _PRIVATE not in (each.metadata.get_all("Classifier") or [])}
@@ -168,7 +168,7 @@ def _files(module: str) -> Iterator[tuple[str, bytes]]:
     package = Path(str(files(module)))
     found = [(package, file) for file in package.rglob("*")]
     if module == _NAME:
-        jar()  # Raises an error if a clone has no built JVM module; the hint names the command that builds it.
+        jar()  # Raises an error if the clone's JVM module is not built; the hint names the command that builds it.
         for name in PACKAGED:
             root = packaged_root(name)
             if root != package:

@@ -27,7 +27,7 @@ class Component:
         kind: ``pypi``, ``maven``, ``npm`` or ``deb``.
         name: the name in the registry; ``group/artifact`` for jars.
         sha256: the file's hash, if a lock file has it.
-        where: the groups of the lock file that need it, or ``pyspark`` for the jars in PySpark.
+        where: the groups of the lock file that have the jar, or ``pyspark`` for the jars in PySpark.
     """
 
     kind: str
@@ -85,7 +85,7 @@ def bundled_jars(folder: Path | None = None) -> Iterator[Component]:
     """Yield PySpark's jars as components; the name is from a jar's Maven metadata, or else from its file name."""
     spec = find_spec(BUNDLED)
     folder = folder or (Path(spec.origin).parent / "jars" if spec and spec.origin else None)
-    # Skip links: in an image they lead to the locked jars, which ``jars_of`` lists.
+    # Skip links: in an image, they point to the locked jars, which ``jars_of`` lists.
     for jar in sorted(jar for jar in folder.glob("*.jar") if not jar.is_symlink()) if folder else ():
         with zipfile.ZipFile(jar) as archive:
             found = [
@@ -104,7 +104,7 @@ def without_replaced(bundled: Iterable[Component], locked: Iterable[Component]) 
 
 
 def installed(artifacts: Iterable[Artifact], spark_jars: Path) -> Iterator[Component]:
-    """Yield the components of this machine: Debian packages, Python packages, and those jars that exist here."""
+    """Yield the components of this machine: Debian packages, Python packages, and the locked jars that exist here."""
     for stanza in DPKG_STATUS.read_text().split("\n\n") if DPKG_STATUS.exists() else ():
         fields = dict(re.findall(r"^(Package|Version|Status): (.+)$", stanza, flags=re.MULTILINE))
         if fields.get("Status", "").endswith(" installed"):

@@ -24,11 +24,11 @@ from lakefeed.messages.pages import page_command
 from lakefeed_deploy.settings import PIPELINE_FOLDER, PROBE_PORT, AppName, Deploy, Kubernetes
 
 PIPELINE_FILE = "pipeline.yaml"
-# The limit for the files: a ConfigMap may have at most 1 MiB, which includes the names of the files.
+# The most bytes of all files: a ConfigMap may have 1 MiB, including the files' names.
 _MOST_BYTES = 1_000_000
 # Matches a pattern of topics that is only a prefix, because Kafka's ACLs support no other patterns.
 _PREFIX = re.compile(r"((?:[A-Za-z0-9_-]|\\\.)+)\.[*+]")
-# The manifest contains the values of these settings, so the values must be known here and not only in the pod.
+# The settings whose values the manifest repeats, so this machine must know them, and not only the pod.
 _REPEATED = (
     ("name",),
     ("source", "kafka", "topics"),
@@ -42,7 +42,7 @@ _REPEATED = (
 
 @dataclass(frozen=True, kw_only=True)
 class TopicAccess:
-    """The topics and the monitoring group that the Kafka user gets access to; a pattern of topics sets ``prefix``."""
+    """The topics and the consumer group that the Kafka user may access; ``prefix`` replaces a pattern of topics."""
 
     read: tuple[str, ...] = ()
     prefix: str | None = None
@@ -84,7 +84,7 @@ class Application:
 
     @property
     def config_map(self) -> str | None:
-        """The ConfigMap's name, with a digest of the files, so that running pods keep their own files."""
+        """The ConfigMap's name, with a digest of the files, so that pods of an older version keep their ConfigMap."""
         if not self.files:
             return None
         text = "\0".join(f"{path}\0{self.files[path]}" for path in sorted(self.files))
@@ -94,8 +94,7 @@ class Application:
 def read_feed(path: Path, *, overrides: Sequence[str] = ()) -> Application:
     """Read the application that runs a pipeline file.
 
-    Raises:
-        ConfigError: lists all mistakes of the file, with the pod's variables; or the file contains a secret.
+    Raises: ConfigError: the file has mistakes, given the pod's variables (all are listed), or contains a secret.
     """
     settings, reading, config = _read(path, overrides)
     for_run = [override for override in overrides if not override.startswith("deploy.")]
@@ -172,15 +171,15 @@ def _read(path: Path, overrides: Sequence[str]) -> tuple[Kubernetes, Reading, Pi
     reading = read(path, overrides=overrides, environment=settings.env, remote=remote)
     if errors_of(reading.problems):
         raise_first_error([_for_the_pod(problem) for problem in reading.problems])
-    assert reading.mistakes is not None  # The whole text was parsed, because there are no errors.
-    assert reading.mistakes.config is not None  # All unknown values have replacements, because there are no errors.
+    assert reading.mistakes is not None  # Without errors, the whole text was parsed.
+    assert reading.mistakes.config is not None  # Without errors, each unknown value has a replacement.
     hint = "the manifest contains the value: write it here, or put the variable into deploy.kubernetes.env"
     _require_known(reading, path, places=_REPEATED, hint=hint)
     return settings, reading, reading.config or reading.mistakes.config
 
 
 def _for_the_pod(problem: Problem) -> Problem:
-    """Return the problem; for an unset variable, say that the pod lacks it, and name the settings that set it."""
+    """Return the problem; for an unset variable, name the pod, and the settings that set the variable."""
     if not problem.what.endswith("is not set"):
         return problem
     what = problem.what.replace("is not set", "is not set in the pod")
@@ -252,7 +251,7 @@ def _access(config: PipelineConfig, settings: Kubernetes) -> TopicAccess:
 
 
 def _local_files(config: PipelineConfig, folder: Path, settings: Kubernetes) -> dict[str, str]:
-    """Return the texts of the files and Python modules that the pipeline needs, by path, except mounted ones."""
+    """Return the texts of the files and Python modules that the pipeline needs, by path, without mounted files."""
     mounted = tuple(settings.mounts)
     texts: dict[str, str] = {}
     imports = find_imports(folder, function_modules(config))

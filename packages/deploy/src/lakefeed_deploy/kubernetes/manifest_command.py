@@ -82,7 +82,7 @@ def produce(
     directory: Path | None,
     arguments: tuple[str, ...],
 ) -> None:
-    """Print the objects of lakefeed topics produce, with the pods of PIPELINE's block.
+    """Print the objects that run lakefeed topics produce, with the pods that PIPELINE's block describes.
 
     ARGUMENTS are the arguments of lakefeed topics produce; write -- before them:
 

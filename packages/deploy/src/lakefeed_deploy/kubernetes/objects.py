@@ -73,8 +73,8 @@ def _surroundings(app: Application) -> Iterator[Object]:
     if settings.network_policy:
         yield _network_policy(app)
     if settings.executor.instances > 1:
-        # Kubernetes accepts only a number for minAvailable, because the pods have no controller. The driver needs no
-        # budget: if the driver is evicted, it ends its batch, and the operator restarts it.
+        # A disruption budget for executors: Kubernetes accepts only a number for minAvailable, because the pods have no
+        # controller. The driver needs no budget: an evicted driver ends its batch, and the operator restarts it.
         yield {
             "apiVersion": "policy/v1",
             "kind": "PodDisruptionBudget",

@@ -17,7 +17,7 @@ _OVERLAYS = "overlays"
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes texts of several lines as blocks, and writes equal values in full instead of as YAML aliases."""
+    """Writes a text of several lines as a block, and repeats equal values instead of writing YAML aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -128,7 +128,7 @@ def _require_ours(folder: Path, parts: set[str], files: Mapping[str, str]) -> No
 
 
 def _overlay(app: Application, operator: Operator, instances: int) -> Sequence[Object]:
-    """Return an overlay's patch of image and number of executors, which usually differ between environments."""
+    """Return an overlay's patch of the image and the number of executors: these usually differ between environments."""
     if operator == "kubeflow":
         places: dict[str, Any] = {"/spec/image": app.settings.image, "/spec/executor/instances": instances}
     else:

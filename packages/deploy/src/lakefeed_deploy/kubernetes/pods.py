@@ -46,9 +46,9 @@ def spark_settings(app: Application) -> dict[str, str]:
         "spark.authenticate": "true",
         "spark.network.crypto.enabled": "true",
         "spark.io.encryption.enabled": "true",
-        # Executors connect to the driver's IP address, because its host name resolves only while its pod is ready.
+        # Executors use the driver's IP address, because its host name resolves only while the driver's pod is ready.
         "spark.kubernetes.executor.useDriverPodIP": "true",
-        # With this setting, Spark would annotate the pod, which the driver's role forbids; the log has the error, too.
+        # With this setting, Spark would annotate the pod, which the driver's role forbids. The log has the error, too.
         "spark.kubernetes.driver.annotateExitException": "false",
         # The pods have no volume claims, and the driver's role does not allow a list of volume claims.
         "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",
@@ -150,8 +150,8 @@ def _driver(app: Application) -> Object:
         # Wait for five minutes, which a driver may need to start Spark and the executors.
         found["startupProbe"] = _probe("/health/live", port, period=5, failures=60)
         found["livenessProbe"] = _probe("/health/live", port, period=20, failures=6)
-        # Not /health/ready: a feed is ready only with executors, and Kubernetes' DNS may hide the driver from the
-        # executors until its pod is ready.
+        # Do not use /health/ready: a feed is ready only with executors, and Kubernetes' DNS may not resolve the
+        # driver's name for them before its pod is ready.
         found["readinessProbe"] = _probe("/health/live", port, period=10, failures=3)
     ports += [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in app.ports.items()]
     if ports:
@@ -165,10 +165,11 @@ def _probe(path: str, port: int, *, period: int, failures: int) -> Object:
 
 
 def _files(app: Application, role: str) -> tuple[list[Object], list[Object]]:
-    """Return the mounts and the volumes of a pod with this role; the pod's root file system is read-only."""
+    """Return the mounts and volumes of a pod with this role, whose root file system is read-only."""
     mounts: list[Object] = [
         {"name": "tmp", "mountPath": TEMPORARY_FOLDER},
-        # The prefix spark-local-dir- makes this volume Spark's scratch space; Spark's own has no size limit.
+        # The prefix spark-local-dir- makes this volume Spark's scratch space, because Spark's default one has no size
+        # limit.
         {"name": "spark-local-dir-1", "mountPath": SCRATCH_FOLDER},
     ]
     volumes: list[Object] = [
@@ -188,7 +189,7 @@ def _files(app: Application, role: str) -> tuple[list[Object], list[Object]]:
 
 
 def config_map_keys(app: Application) -> dict[str, str]:
-    """Return a key of the ConfigMap for each file; the key has no slashes, which Kubernetes does not allow."""
+    """Return a key of the ConfigMap for each file, without the slashes that Kubernetes forbids in keys."""
     keys: dict[str, str] = {}
     for path in app.files:
         key = path.replace("/", "__")

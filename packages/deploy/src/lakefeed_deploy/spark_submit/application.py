@@ -1,8 +1,8 @@
 """Pack a pipeline and everything that its driver needs into one jar, for a cluster without lakefeed.
 
 The jar has this environment's Python packages, the jars of driver and executors, the pipeline file, and the files in
-its folder that it names or imports. The cluster provides Spark and the same Python version. The jar contains no secret:
-the pipeline file names variables, and the driver finds their values in its environment.
+the file's folder that the file names or imports. The cluster provides Spark and the same Python version. The jar
+contains no secret: the pipeline file names variables, and the driver finds their values in its environment.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from lakefeed.errors import ConfigError
 MAIN_CLASS = "io.lakefeed.submit.Application"
 _CONTENT = "application"
 PIPELINE_FOLDER = f"{_CONTENT}/pipeline"
-"""The folder in the jar that has the pipeline file and the local files that it names."""
+"""The folder in the jar with the pipeline file and the local files that it names."""
 _JAR = "lakefeed_deploy/lakefeed-deploy.jar"
 _CLASSES = "io/lakefeed/submit/"
 # The lakefeed package with the extras that a driver needs.
@@ -93,7 +93,7 @@ def _scalars(value: object) -> Iterator[str]:
 
 
 def _texts(file: Path) -> dict[str, bytes]:
-    """Return the content of the entries that are written here: manifest, Java classes, versions, main program."""
+    """Return the jar's entries that are no copies of files: manifest, Java classes, versions, main program."""
     from pyspark import __version__ as spark
 
     versions = {
@@ -127,7 +127,7 @@ def _files(file: Path, config: PipelineConfig, connections: Connections) -> dict
 
 
 def _write(target: str, entries: Mapping[str, Path], texts: Mapping[str, bytes]) -> str:
-    """Write the jar, and return the digest of its content; equal content gives an equal file."""
+    """Write the jar, and return the digest of its content; equal content gives a byte-identical jar."""
     digest = hashlib.sha256()
     with zipfile.ZipFile(target, "w") as jar:
         for name in [*texts, *sorted(entries)]:

@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 @click.command()
 @pipeline_argument
 @click.option(
-    "--to", "target", type=click.Path(path_type=Path), default=".", help="Path of the jar, or a folder.  [default: .]"
+    "--to", "target", type=click.Path(path_type=Path), default=".", help="Path of the jar, or its folder. [default: .]"
 )
 @set_option
 @output_option
 def package(pipeline: Path, target: Path, overrides: tuple[str, ...]) -> None:
     """Write the application jar of a pipeline.
 
-    It contains Python packages, jars, the file and its functions, but no secret. The cluster needs Spark and the same
-    Python version.
+    The jar contains Python packages, jars, the pipeline file and its functions, but no secret. The cluster needs Spark
+    and the same Python version.
     """
     from lakefeed_deploy.spark_submit.application import write_application
 
@@ -54,7 +54,7 @@ def package(pipeline: Path, target: Path, overrides: tuple[str, ...]) -> None:
 )
 @click.option("--supervise", is_flag=True, help="Let a standalone cluster restart the driver if it fails.")
 @click.option("--stage", type=FOLDER, help="Put the application jar into this folder, which all workers share.")
-@click.option("--application", metavar="URL", help="Address of a jar of lakefeed deploy package.")
+@click.option("--application", metavar="URL", help="URL of a jar that lakefeed deploy package has written.")
 @click.option(
     "--check/--no-check",
     "is_checked",
@@ -77,9 +77,10 @@ def submit(
     """Run a pipeline with spark-submit.
 
     Calls the spark-submit of SPARK_HOME, or else of the installed PySpark. The driver gets the variables that the
-    pipeline file names by its environment, never on a command line. In client mode the command ends with the run's
-    status, in cluster mode when the driver runs. In cluster mode it first checks the servers of the file, and submits
-    nothing if the driver would be refused; a server that this machine cannot reach is a warning.
+    pipeline file names through its environment, never on a command line. In client mode the command ends with the run's
+    exit status; in cluster mode it ends once the driver runs. In cluster mode the command first checks the file's
+    servers as the driver will, and submits nothing if the check fails; a server that this machine cannot reach is only
+    a warning.
 
     With --supervise, a failed driver waits before it ends, twice as long after every failure, up to five minutes. Then
     the cluster restarts it.
@@ -95,8 +96,8 @@ def submit(
     if application is not None:
         application = locate(application, pipeline, cluster_mode=in_cluster)
     if supervise:
-        # If a replaced driver ended with another status, the cluster would restart the driver, and the driver would
-        # replace its successor. The user's arguments come later, so they override this one.
+        # If a replaced driver failed, the cluster would restart it, and it would replace its successor; so it ends with
+        # status 0. The user's arguments come later, so they can override this one.
         arguments = ("--exit-when-replaced", "0", *arguments)
     variables = Variables(default_environment())
     # Refuse unknown options of lakefeed run before anything is built or started.
@@ -134,7 +135,7 @@ def submit(
 
 
 def _overrides(arguments: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the values of --set among the arguments for lakefeed run; raise a usage error for unknown options."""
+    """Return the values of --set among the arguments of lakefeed run; raise a usage error for an unknown option."""
     from lakefeed.cli.run import run
 
     context = run.make_context("lakefeed run", ["pipeline.yaml", *arguments], resilient_parsing=False)

@@ -40,14 +40,14 @@ _PACKAGE = "write one: lakefeed deploy package"
 
 
 def find_mistakes(config: PipelineConfig, connections: Connections) -> list[Problem]:
-    """Check the servers as the driver will; problems that only this machine may have become warnings.
+    """Check the servers as the driver will; return warnings about problems that only this machine may have.
 
     Raises:
         LakefeedError: the driver would be refused.
     """
     problems = preflight(config, connections=connections, tables=True)
     for at, problem in enumerate(problems):
-        # The driver's machine may not have the problem, because the network or AWS keys may differ there.
+        # Only this machine may have the problem: on the driver's machine, the network and AWS keys may differ.
         if problem.severity == "error" and (issubclass(problem.error, WorldError) or problem.key == "s3"):
             problems[at] = replace(problem, severity="warning", hint="the driver repeats this check on the cluster")
     raise_first_error(problems)
@@ -60,7 +60,7 @@ def locate(application: str, file: Path, *, cluster_mode: bool) -> str:
     Args:
         application: a path or a URL.
         file: the pipeline file, which the jar must contain.
-        cluster_mode: whether workers fetch the jar; otherwise this machine does.
+        cluster_mode: whether workers fetch the jar; otherwise this machine fetches it.
 
     Raises:
         ResourceMissing: the jar does not exist.
@@ -78,13 +78,13 @@ def locate(application: str, file: Path, *, cluster_mode: bool) -> str:
     path = Path(unquote(parts.path) if parts.scheme else application).absolute()
     if path.is_file():
         _require_same_pipeline(path, file)
-    elif not (cluster_mode and parts.scheme):  # A file URL may point to a file that only workers have.
+    elif not (cluster_mode and parts.scheme):  # A file: URL may name a file that only the workers have.
         raise ResourceMissing("there is no application jar", where=str(path), hint=_PACKAGE)
     return path.as_uri() if cluster_mode else str(path)
 
 
 def _require_answer(url: str) -> None:
-    """Refuse a URL that a server answers with 404; accept an unreachable URL, because the workers may reach it."""
+    """Raise an error if a server answers the URL with 404; accept a URL that only the workers may be able to reach."""
     try:
         status = exchange("HEAD", url, seconds=TIMEOUT_SECONDS, headers={}).status
     except (OSError, ssl.SSLError, http.client.HTTPException):
@@ -114,7 +114,7 @@ def _require_same_pipeline(jar: Path, file: Path) -> None:
 
 
 class Variables(Mapping[str, str]):
-    """An environment that records the variables which a pipeline reads."""
+    """An environment that records which variables a pipeline reads."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
@@ -158,7 +158,7 @@ class Submission:
         return [str(spark_submit()), "--properties-file", properties_file, *self.arguments]
 
     def run(self) -> str | None:
-        """Run spark-submit to its end; in cluster mode return the id of the driver, which continues to run."""
+        """Run spark-submit to its end; in cluster mode return the id of the driver, which still runs on the cluster."""
         with tempfile.NamedTemporaryFile("w", prefix="lakefeed-", suffix=".properties") as file:
             # Only this user can read the file. Escape backslashes and line breaks as java.util.Properties requires.
             escaped = {key: value.replace("\\", "\\\\").replace("\n", "\\n") for key, value in self.properties.items()}
@@ -175,7 +175,7 @@ class Submission:
             )
         if not self.is_cluster_mode:
             if done.returncode:
-                raise SystemExit(done.returncode)  # The driver has already reported the reason.
+                raise SystemExit(done.returncode)  # The driver's output, which is shown above, has the reason.
             return None
         driver, state = _DRIVER_ID.search(done.stderr), _DRIVER_STATE.search(done.stderr)
         if done.returncode or (state and state[1] in ("ERROR", "FAILED", "KILLED")):
@@ -189,7 +189,7 @@ class Submission:
     def _environment(self) -> dict[str, str]:
         if not self.is_cluster_mode:
             return {**os.environ, **self.variables}
-        # Spark sends the whole environment to the worker, so only the pipeline's variables may be in it.
+        # Spark sends the whole environment to the worker, so it may contain only the pipeline's variables.
         java = f"{home}/bin:" if (home := os.environ.get("JAVA_HOME")) else ""
         return {"PATH": f"{java}{os.environ.get('PATH', os.defpath)}", **self.variables}
 
@@ -226,12 +226,13 @@ def submission(
     # Spark's web pages and logs hide secrets by their keys, as in lakefeed's own sessions.
     properties.setdefault("spark.redaction.regex", secrets.pattern(secrets.keys_of(config)))
     if not cluster_mode:
-        # The application jar has packages for this Python, so the driver runs it; spark.pyspark.python is the workers'.
+        # The driver runs with this Python, because the jar's packages are for its version; spark.pyspark.python is the
+        # workers'.
         properties.setdefault("spark.pyspark.driver.python", sys.executable)
     if master == "yarn":
-        # The main class is a Java class, so Spark would not ship PySpark to the executors.
+        # Because the main class is a Java class, Spark would not send PySpark to the executors.
         properties.setdefault("spark.yarn.isPython", "true")
-        # Add these settings again: ``secrets.shown`` has removed them, because their keys look like those of secrets.
+        # ``secrets.shown`` has removed these settings, because their keys look like those of secrets: add them again.
         properties |= cluster.NO_KEYS_ON_NODES
     sent = variables.found()
     if secret := whole.get(cluster.AUTHENTICATION_SECRET):

@@ -11,15 +11,15 @@ import time
 from pathlib import Path
 
 SUPERVISED = "--supervised"
-"""The first argument of a driver that the cluster restarts immediately after every failure, without limit."""
+"""The first argument of a driver for which the cluster starts a new one after every failure, without limit."""
 _FIRST_WAIT, _LONGEST_WAIT = 10, 300
 _RECOVERED_SECONDS = 600
 _FAILURES = Path("lakefeed-failures")
-"""A file in the driver's folder on the worker, with the number of consecutive failures."""
+"""A file in the driver's folder on the worker, which counts the failures since the last success."""
 
 
 def _mismatch(built: dict[str, str]) -> str | None:
-    """Return how this machine's versions differ from those for which the jar was packed; None if they are equal."""
+    """Return how this machine's versions differ from the jar's; None if they are equal."""
     import pyspark
 
     here = {
@@ -62,7 +62,7 @@ def _run(arguments: list[str]) -> None:
 
 
 def _wait(*, lasted: float) -> None:
-    """Wait before this program ends, twice as long after every failure, so that errors flood no logs and servers."""
+    """Wait before this program ends with an error, twice as long after every failure, to spare logs and servers."""
     from pyspark import SparkContext
 
     if (context := SparkContext._active_spark_context) is not None:

@@ -1,4 +1,4 @@
-"""Read rows from files; the columns have the types of an Avro schema, or types that Spark infers."""
+"""Read rows from files, with the column types of an Avro schema, or with types that Spark infers."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def read_rows(
 
 
 def require_files(path: str, *, format: FileFormat | None) -> None:  # noqa: A002
-    """Refuse a local path without files and a path without a known format, before Spark starts."""
+    """Refuse, before Spark starts, a local path without files and a path whose format is unknown."""
     if format is None:
         _format_of(path)
     local = _located(path).removeprefix("file://")
@@ -76,7 +76,7 @@ def _no_files(path: str) -> ResourceMissing:
 
 
 def read_error(text: str) -> LakefeedError | None:
-    """Return the error for a file, if the text of Spark's exception is about a file's content."""
+    """Return the user's error for a file if Spark's exception is about the file's content; otherwise None."""
     if ROUNDED in text:
         rounded = text.partition(ROUNDED)[2].split()[0].strip("'\"")
         what = f"a value of the field '{rounded}' would be rounded, because its type in the schema has fewer digits"
@@ -99,7 +99,7 @@ def read_error(text: str) -> LakefeedError | None:
 
 
 def _wide(columns: Any, *, digits: bool = True) -> Any:
-    """Make all types nullable; with ``digits``, extend each decimal to 38 digits by adding digits after the point."""
+    """Make all types nullable; with ``digits``, widen decimals to 38 digits by adding digits after the point."""
     if isinstance(columns, t.StructType):
         return t.StructType([t.StructField(each.name, _wide(each.dataType, digits=digits)) for each in columns.fields])
     if isinstance(columns, t.ArrayType):
@@ -112,7 +112,7 @@ def _wide(columns: Any, *, digits: bool = True) -> Any:
 
 
 def _exact(rows: DataFrame, columns: StructType | None, schema: str | None) -> DataFrame:
-    """Convert rows to these types; evaluating a value that would lose digits raises Spark's error ``ROUNDED``."""
+    """Convert rows to these types; computing a value that would lose digits raises Spark's error ``ROUNDED``."""
     fields = json.loads(schema).get("fields", ()) if schema else ()
     cut = {each["name"]: cuts for each in fields if (cuts := _cuts_micros(each["type"])) is not None}
     requested = (
@@ -127,8 +127,8 @@ def _exact(rows: DataFrame, columns: StructType | None, schema: str | None) -> D
             back = column.cast(exact).cast(each.dataType)
             as_list = sf.map_entries if isinstance(exact, t.MapType) else lambda value: value
             loses = ~as_list(column).eqNullSafe(as_list(back))
-        # Without ``columns``, the file's own types are used, so check only timestamps: another column of this name may
-        # be of another kind.
+        # Without ``columns`` the file has its own types: check only timestamps, because another column of this name may
+        # have an unrelated type.
         is_cut = each.name in cut and (columns is not None or each.dataType.typeName().startswith("timestamp"))
         if is_cut:
             loses |= sf.coalesce(cut[each.name](column), sf.lit(False))
@@ -140,7 +140,7 @@ def _exact(rows: DataFrame, columns: StructType | None, schema: str | None) -> D
 
 
 def _cuts_micros(schema: Any) -> Callable[[Column], Column] | None:
-    """Return a condition for values whose microseconds Avro's timestamp-millis would drop; None for other types."""
+    """Return the condition that Avro's timestamp-millis would drop a value's microseconds; None for other types."""
     if isinstance(schema, list):
         found = [cuts for each in schema if (cuts := _cuts_micros(each)) is not None]
         return found[0] if len(found) == 1 else None
@@ -160,13 +160,13 @@ def _cuts_micros(schema: Any) -> Callable[[Column], Column] | None:
 
 
 def _columns(spark: SparkSession, where: str, format: FileFormat, schema: str | None) -> StructType | None:  # noqa: A002
-    """Return the types with which to read the files; None if the files have types, or if Spark infers them."""
+    """Return the types with which Spark reads the files; None if the files have types, or if Spark infers them."""
     if schema is None or format == "parquet":
         return None
     requested = avro.struct_of(spark, schema)
     if format == "json":
         return requested
-    # Spark matches CSV columns by position, so the types need the order of the header's names.
+    # Spark matches CSV columns by their order, so the types need the order of the header.
     names = spark.read.option("header", True).csv(where).columns
     types = {field.name: field.dataType for field in requested.fields}
     return t.StructType([t.StructField(name, types.get(name, t.StringType())) for name in names])

@@ -31,7 +31,7 @@ _SUMMED: tuple[str, ...] = (
     *("passenger_count", "trip_distance", "fare_amount", "tip_amount", "tolls_amount", "total_amount"),
 )
 
-# 33 quantiles of the distance in hundredths of a mile, and of the seconds per mile in the city.
+# Tables of 33 quantiles: the distance in hundredths of a mile, and the seconds per mile in the city.
 _DISTANCE = (
     *(0, 40, 50, 60, 67, 72, 78, 84, 90, 96, 102, 109, 116, 123, 131, 140, 149, 159, 169, 180, 191, 204),
     *(219, 237, 258, 282, 312, 352, 411, 510, 680, 986, 2600),
@@ -40,7 +40,7 @@ _PACE = (
     *(95, 112, 140, 160, 175, 187, 199, 210, 219, 229, 239, 249, 257, 265, 272, 280, 289, 299, 309, 320, 333),
     *(346, 359, 371, 389, 407, 430, 455, 483, 520, 571, 650, 800),
 )
-# The zones in which 64 trips begin or end, the hours of 64 pickups, the passenger counts of 32 trips, and 16 tips in
+# The start and end zones of 64 trips, the hours of 64 pickups, the passenger counts of 32 trips, and 16 tips in
 # percent.
 _ZONES = (
     *([161, 236, 237, 170] * 4 + [162, 230, 234, 48, 186] * 3),
@@ -55,7 +55,7 @@ _TIPS = (0, 6, 10, 13, 15, 17, 20, 20, 20, 20, 20, 20, 20, 25, 25, 30)
 
 @dataclass(frozen=True, kw_only=True)
 class Totals:
-    """Sums over trips, by which two engines are compared; the sums are exact, because they are integers."""
+    """Sums over trips, by which two engines are compared. They are integers, so they are exact."""
 
     records: int
     distinct_keys: int | None
@@ -115,10 +115,10 @@ def taxi_rows(spark: SparkSession, rows: int, *, seed: int = 7, start: int = 0, 
 
 
 class _Dice:
-    """Returns SQL of independent random numbers; every number uses other bits of three 64-bit hashes."""
+    """Returns SQL of independent random numbers: no two use the same bits of three 64-bit hashes."""
 
     def __init__(self, seed: int) -> None:
-        # The words are from a hash of the seed, so that similar seeds give unrelated trips.
+        # The three hashes depend on a hash of the seed, so that similar seeds give unrelated trips.
         digest = hashlib.sha256(f"lakefeed taxi {seed}".encode()).digest()
         words = [int.from_bytes(digest[i * 8 : i * 8 + 8], "big", signed=True) >> 1 for i in range(3)]
         self.hashes = {f"h{number}": f"xxhash64({word}L, id)" for number, word in enumerate(words)}

@@ -57,7 +57,7 @@ class ProduceView(LiveLine):
         super().__init__(self._line(0), console=console)
 
     def reached(self, records: int) -> None:
-        """Set the number of records that have reached the topic, and show it at intervals."""
+        """Set the number of records that have reached the topic; show the number at intervals."""
         if self.lives:
             self.update(self._line(records))
         elif time.monotonic() - self._printed >= _SECONDS_A_LINE:
@@ -74,7 +74,7 @@ class ProduceView(LiveLine):
         return " · ".join(parts)
 
     def _rate(self, records: int) -> float:
-        """Return the records per second since the first record arrived, which leaves out Spark's start."""
+        """Return the records per second since the first record arrived: Spark's start does not count."""
         now = time.monotonic()
         if self._first is None:
             self._first = (now, records) if records > 0 else None
@@ -181,7 +181,7 @@ class _Count:
         return Produced(topic=self._topic, records=self._end() - self._before, seconds=time.monotonic() - self._began)
 
     def at_rest(self) -> Produced:
-        """Return the count when it no longer grows, because clients of cancelled tasks still send buffered records."""
+        """Return the count when it no longer grows: clients of cancelled tasks still send buffered records."""
         now = self.so_far()
         for _ in range(int(_STOP_SECONDS)):
             last = now
@@ -231,7 +231,7 @@ def _error(error: BaseException) -> LakefeedError:
 def _limit_rate(records: DataFrame, rate: float | None) -> DataFrame:
     """Limit the records per second of all tasks by a token bucket in each JVM (``io.lakefeed.local.Pace``).
 
-    The current executors get equal shares, so executors that join later raise the total rate.
+    Each executor that runs now gets an equal share, so executors that join later raise the total rate.
     """
     if rate is None:
         return records

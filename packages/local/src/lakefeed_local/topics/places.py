@@ -1,4 +1,4 @@
-"""Choose the records of a topic to show: the newest ones, or the first ones from a time or an offset on."""
+"""Choose the records of a topic to show: the newest records, or the first records from a time or an offset on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.offsets.ranges import OffsetRange, Partition
 
 _WIDER = 4
-"""The factor by which ``_last_offsets`` widens a window of offsets that has too few records."""
+"""A window of offsets before a partition's end is this many times as wide as the last, which had too few records."""
 
 Spans = Mapping[Partition, tuple[int, int]]
 """The first offset and the end offset of each partition."""
@@ -23,7 +23,7 @@ Spans = Mapping[Partition, tuple[int, int]]
 
 @dataclass(frozen=True, kw_only=True)
 class TopicPlace:
-    """The place in a topic at which reading begins, and the partitions to read.
+    """The offset or time at which reading a topic begins, and the partitions to read.
 
     Attributes:
         start: ``earliest``, ``latest``, a time in ISO 8601, or an age: ``15m``. None for the newest records.
@@ -37,14 +37,14 @@ class TopicPlace:
 
     def __post_init__(self) -> None:
         if self.start is not None and self.offset is not None:
-            raise ConfigError("--from and --offset both set the place to begin", hint="give one of them")
+            raise ConfigError("--from and --offset both set where to begin", hint="give one of them")
 
 
 def chosen_records(source: KafkaSource, place: TopicPlace, *, most: int, each: int | None = None) -> Iterator[Record]:
-    """Yield the first records from the place on, or the newest records; those of one partition are in order.
+    """Yield the first records from the chosen offsets on, or the newest records; a partition's records are in order.
 
     There are at most ``most`` records, and at most ``each`` of a partition. Partitions get equal shares if they have
-    enough records. Offsets without a record, which compaction and transactions leave, do not count.
+    enough records. Offsets without a record, which compaction and transactions leave behind, do not count.
     """
     parts = _partitions(source, place)
     spans = {key: (part.start_offset, part.end_offset) for key, part in parts.items()}
@@ -57,9 +57,7 @@ def chosen_records(source: KafkaSource, place: TopicPlace, *, most: int, each: i
 
 
 def following_starts(source: KafkaSource, place: TopicPlace, *, last: int) -> dict[Partition, int]:
-    """Return, by partition, the offset at which to begin: the place's offset, or else the offset of the ``last``-newest
-    record.
-    """
+    """Return, by partition, the first offset to read: the chosen one, or that of the ``last``-newest record."""
     parts = _partitions(source, place)
     if place.start is not None or place.offset is not None:
         return _starts(source, place, parts)
@@ -67,12 +65,12 @@ def following_starts(source: KafkaSource, place: TopicPlace, *, last: int) -> di
         return {key: part.end_offset for key, part in parts.items()}
     spans = {key: (part.start_offset, part.end_offset) for key, part in parts.items()}
     newest = _last_offsets(source, spans, dict.fromkeys(spans, last))
-    # If no record is visible yet, begin at the partition's start, because an open transaction may still commit records.
+    # Without a visible record, begin at the partition's first offset: an open transaction may still commit records.
     return {key: offsets[0] if offsets else spans[key][0] for key, offsets in newest.items()}
 
 
 def _newest_starts(source: KafkaSource, spans: Spans, *, most: int, each: int) -> dict[Partition, int]:
-    """Return the offsets at which the newest records begin, by partition."""
+    """Return, by partition, the offset at which its newest records begin."""
     held = {key: min(end - start, each) for key, (start, end) in spans.items()}
     found: dict[Partition, list[int]] = {key: [] for key in spans}
     while True:
@@ -87,7 +85,7 @@ def _newest_starts(source: KafkaSource, spans: Spans, *, most: int, each: int) -
 
 
 def _first_records(source: KafkaSource, spans: Spans, *, most: int, each: int) -> Iterator[Record]:
-    """Yield the first records of the partitions; if a partition has fewer than its share, others get larger shares."""
+    """Yield the first records of the partitions; what a partition lacks of its share is added to other shares."""
     positions = {key: start for key, (start, _) in spans.items()}
     read: Counter[Partition] = Counter()
     while True:
@@ -148,7 +146,7 @@ def _time(text: str) -> datetime:
         return moment(text)
     except ConfigError:
         raise ConfigError(
-            f"'{text}' is not a place to begin",
+            f"'{text}' is not a time or offset to begin at",
             where="--from",
             hint="write earliest, latest, a time (2026-11-20T06:30, in UTC) or an age (15m, 2h, 7d)",
         ) from None
@@ -167,14 +165,12 @@ def _offset(key: Partition, part: PartitionDescription, offset: int) -> int:
 
 
 def fair_shares(held: Mapping[Partition, int], most: int) -> dict[Partition, int]:
-    """Divide ``most`` records evenly among partitions; if a partition has fewer than its share, the others get the
-    rest.
-    """
+    """Divide ``most`` records evenly among partitions; what a partition lacks of its share is added to other shares."""
     shares: dict[Partition, int] = {}
     left = most
     ascending = sorted(held, key=lambda key: (held[key], key))
     for at, key in enumerate(ascending):
-        # Larger partitions come later in this order, and share the records that a small partition lacks.
+        # Small partitions come first in this order; larger ones share the records that they lack.
         shares[key] = min(held[key], -(-left // (len(ascending) - at)))
         left -= shares[key]
     return shares
@@ -184,7 +180,7 @@ def _last_offsets(source: KafkaSource, spans: Spans, most: Mapping[Partition, in
     """Return the offsets of the partitions' last records in order, at most ``most`` per partition.
 
     First, a window of offsets before a partition's end is read. If compaction or transactions have left too few records
-    in the window, a wider window before the first is read, and so on.
+    in it, the window before it is read, which is wider, and so on.
     """
     found: dict[Partition, list[int]] = {key: [] for key in most}
     before = {key: spans[key][1] for key in most}

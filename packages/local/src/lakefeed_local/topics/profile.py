@@ -1,4 +1,4 @@
-"""Profile a topic: the rate by the broker's time index, all other figures from a sample of records."""
+"""Profile a topic: its rate from the broker's time index, and other figures from a sample of its records."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ class TopicProfile(ReadableResult):
 def profile_topic(
     source: KafkaSource, topic: str, parts: Mapping[Partition, PartitionDescription], records: Iterable[ShownRecord]
 ) -> TopicProfile:
-    """Profile a topic with these partitions by these records; a partition's records are in order."""
+    """Return the profile of a topic from these partitions and sampled records; a partition's records are in order."""
     sample = _Sample()
     for record in records:
         sample.add(record)
@@ -209,7 +209,7 @@ def profile_topic(
 
 
 def _rates(source: KafkaSource, topic: str, parts: Mapping[Partition, PartitionDescription]) -> Iterator[Rate]:
-    """Yield the number of records in equal spans of time, computed from the offsets at the bounds of the spans."""
+    """Yield the number of records in equal spans of time, as the difference of the offsets at both ends of a span."""
     filled = {key: part for key, part in parts.items() if part.start_offset < part.end_offset}
     times = record_times(source, {key: part.start_offset for key, part in filled.items()})
     known = [time for time in times.values() if time is not None and 0 < time < float("inf")]
@@ -294,7 +294,7 @@ class _Field:
             self._bounds[kind] = min(least, value), max(greatest, value)
 
     def profile(self, name: str, values: int) -> FieldProfile:
-        """Return the field's profile; ``values`` is the number of values with or without the field."""
+        """Return a field's profile; ``values`` is the number of sampled values, with or without the field."""
         there = sum(self._types.values())
         least, greatest = next(iter(self._bounds.values())) if len(self._bounds) == 1 else (None, None)
         common, count = next(iter(self._seen.most_common(1)), (None, 0))

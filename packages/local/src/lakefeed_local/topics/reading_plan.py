@@ -1,4 +1,4 @@
-"""Plans how to decode a value or key for display: by a decode block, or with the writer's schema and its id."""
+"""Plan how to decode a value or key for display: with a decode block, or with the writer's schema."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _KINDS: dict[str, Format] = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "js
 
 
 class ReadingPlan(NamedTuple):
-    """The way to read the bytes of a value or a key."""
+    """How to read the bytes of a value or a key."""
 
     format: Format
     name: str
@@ -48,7 +48,7 @@ def schema_id(data: bytes) -> int:
 
 
 def plan_of(spec: specs.DecodeSpec, part: specs.Part) -> ReadingPlan:
-    """Return the plan for a feed's encoding of values or keys."""
+    """Return the plan for values or keys that a feed's decode block describes."""
     name = f"feed's {part}"
     match spec:
         case specs.Raw():
@@ -69,7 +69,7 @@ def plan_of(spec: specs.DecodeSpec, part: specs.Part) -> ReadingPlan:
 
 
 def writers_plan(number: int, schema: SchemaText) -> ReadingPlan:
-    """Return the plan to read a value with its writer's schema, except a Protobuf schema: see ``protobuf_plan``."""
+    """Return the plan for values of a writer's schema that is not Protobuf; for Protobuf see ``protobuf_plan``."""
     kind = _KINDS[schema.kind]
 
     def options(spark: SparkSession) -> dict[str, str]:
@@ -82,7 +82,7 @@ def writers_plan(number: int, schema: SchemaText) -> ReadingPlan:
 
 
 def protobuf_plan(number: int, schema: SchemaText, path: Sequence[int], end: int) -> ReadingPlan:
-    """Return the plan to read a message, which ``message_indexes`` has found at ``path`` and ``end``."""
+    """Return the plan for a Protobuf message, for which ``message_indexes`` has returned ``path`` and ``end``."""
 
     def options(spark: SparkSession) -> dict[str, str]:
         references = tuple(reference.text for reference in schema.references)
@@ -95,7 +95,7 @@ def protobuf_plan(number: int, schema: SchemaText, path: Sequence[int], end: int
 
 
 def message_indexes(data: bytes) -> tuple[list[int], int] | None:
-    """Return the message indexes after a Protobuf header, and the position of the message's first byte."""
+    """Return a Protobuf header's message indexes, and the index of the message's first byte."""
     at = HEADER
 
     def zigzag() -> int:
@@ -127,14 +127,14 @@ ID_HEADERS = {
 
 
 class IdHeader(NamedTuple):
-    """A header with a schema's id."""
+    """A record header that has a schema's id."""
 
     name: str
     value: bytes
 
 
 def id_header(headers: Iterable[tuple[str, bytes | str | None]], part: Part = "value") -> IdHeader | None:
-    """Return the first header with a schema's id, or None."""
+    """Return the first record header that has a schema's id, or None."""
     for name, value in headers:
         if name in ID_HEADERS[part] and value is not None:
             return IdHeader(name, value.encode() if isinstance(value, str) else value)
@@ -142,7 +142,7 @@ def id_header(headers: Iterable[tuple[str, bytes | str | None]], part: Part = "v
 
 
 def prefix_of(header: IdHeader, registry: SchemaRegistry) -> bytes:
-    """Return the prefix that would precede the data without the header: a zero byte, the id, and what follows it.
+    """Return the bytes that would precede the data if the id were there: a zero byte, the id, and message indexes.
 
     Raises:
         ConfigError: the header has too few bytes.
@@ -173,7 +173,7 @@ def _id_of_guid(registry: SchemaRegistry, guid: str) -> int:
 
 
 def _id_of_global_id(registry: SchemaRegistry, number: int) -> int:
-    """Return the id for a global id, by a request to Apicurio's own API."""
+    """Ask Apicurio's own API for the schema id that belongs to a global id."""
 
     def pick(answer: Any) -> int | None:
         return next((int(each["contentId"]) for each in answer["versions"]), None)
@@ -187,9 +187,10 @@ def _malformed(header: IdHeader, expected: str) -> ConfigError:
     return ConfigError(what, hint="correct the producer's serializer")
 
 
-# A JVM with the classes of Spark and lakefeed but without a Spark session starts in a second, a session in several.
+# A JVM with Spark's and lakefeed's classes starts in a second if it opens no Spark session, which takes several
+# seconds.
 MEMORY = "1g"
-# Packages that Java 17 hides and Spark's classes need; a session opens the same ones.
+# Java 17 hides these packages, which Spark's classes need; a session opens the same packages.
 _OPENED = (
     *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util"),
     *("java.util.concurrent", "java.util.concurrent.atomic", "sun.nio.ch", "sun.nio.cs", "sun.security.action"),
@@ -197,7 +198,7 @@ _OPENED = (
 _OPTIONS = (
     f"-Xmx{MEMORY}",
     "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",  # Java's second compiler does not pay off within seconds.
+    "-XX:TieredStopAtLevel=1",  # Java's second JIT compiler does not pay off within seconds.
     "-Duser.timezone=UTC",
     "-Dlog4j2.level=ERROR",
     *(f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in _OPENED),
@@ -224,7 +225,7 @@ def plain_jvm(*, log_file: Path) -> Iterator[SparkSession]:
     paths = [jvm.jar(), *jvm.installed_jars(), str(Path(spec.origin).parent / "jars" / "*"), *jars.fetch(["spark"])]
     command = [str(java), *_OPTIONS, "-cp", os.pathsep.join(map(str, paths)), "py4j.GatewayServer"]
     with driver_jvm.private_log(log_file) as log:
-        # The JVM gets its own process group, so that Ctrl-C does not reach it. It ends when its standard input closes.
+        # In its own process group, the JVM does not get Ctrl-C. It ends when its standard input closes.
         process = subprocess.Popen(
             [*command, "--die-on-broken-pipe", "--enable-auth", "0"],
             stdin=subprocess.PIPE,

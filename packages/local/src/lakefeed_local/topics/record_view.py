@@ -1,8 +1,8 @@
-"""Decode records of a topic for people, with a feed's decode block or without one.
+"""Decode records of a topic for display, with a feed's decode block or without one.
 
-Without a decode block, the bytes of each record decide: if they begin with the header of a schema in the registry, they
-are decoded with that schema; others are JSON, text or bytes. ``RecordView.java`` decodes, and evaluates conditions and
-columns. A JVM starts when the first record needs decoding.
+Without a decode block, the bytes of each record decide: if they begin with the id of a schema in the registry, they are
+decoded with that schema; otherwise they are shown as JSON, text or bytes. ``RecordView.java`` decodes, and evaluates
+conditions and columns. A JVM starts when the first record needs decoding.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _MARKS = re.compile(r"^\[[A-Z_.]+\] |\.? SQLSTATE: \w{5}.*$", re.DOTALL)
 
 
 class TopicView:
-    """Decodes records of one source for people; a context manager, because it may start a JVM.
+    """Decodes records of one source for display; a context manager, because it may start a JVM.
 
     Args:
         source: the topics, which are read to infer the columns of JSON for ``where`` and ``fields``.
@@ -110,14 +110,14 @@ class TopicView:
         yield from self._show(batch)
 
     def require_fitting(self, shown: int) -> None:
-        """Raise a ConfigError if condition and columns fit no record; ``shown`` is the number of records shown."""
+        """Raise a ConfigError if no record has the columns of the expressions; ``shown`` counts the shown records."""
         if self.unmatched and not shown and not self._fitted:
             why = max(self.unmatched, key=lambda each: self.unmatched[each])
             hint = "without --where and --fields the records show which columns they have"
             raise ConfigError(f"the condition or the columns fit no record: {why}", hint=hint)
 
     def notes(self) -> Iterator[str]:
-        """Yield messages about records that lack the expressions' columns, and about unknown schema ids."""
+        """Yield messages about records that lack columns of the expressions, and about unknown schema ids."""
         if self.unregistered:
             ids = ", ".join(map(str, sorted(self.unregistered)))
             what = "begin with the header of a schema id that the registry does not have"
@@ -147,7 +147,7 @@ class TopicView:
         return self._plan(data, of_key=part == "key")
 
     def _plan_by_header(self, header: IdHeader) -> ReadingPlan | None:
-        """Return the plan for bytes whose schema a header names; None if the registry does not have the schema."""
+        """Return the plan for bytes whose schema id is in a record header; None if the registry lacks the schema."""
         why = f"the header {header.name} has their schema's id: name its registry"
         if self._registry is not None:
             try:
@@ -184,7 +184,7 @@ class TopicView:
         ]
 
     def _view(self, value: ReadingPlan, key: ReadingPlan) -> Any:
-        """Return the Java view for records with these plans, or the reason why the expressions do not fit them."""
+        """Return the Java view for records with these plans, or why the expressions cannot be evaluated on them."""
         names = (value.name, key.name)
         if names not in self._views:
             spark = self._started()
@@ -243,7 +243,7 @@ class TopicView:
         return ReadingPlan("text", "text")
 
     def _begins_with_unknown_id(self, data: bytes) -> bool:
-        """Return whether a value begins with a schema id that the registry was asked for and does not have.
+        """Return True if a value begins with a schema id that the registry, when asked, did not have.
 
         An id of 0 does not count, because a small 8-byte number also begins with zeros.
         """
@@ -353,7 +353,7 @@ def shown_record(
     columns: bool = False,
     note: str | None = None,
 ) -> ShownRecord:
-    """Return a record with its decoded content; ``decoded`` is the JVM's result, empty if the JVM was not asked."""
+    """Return a record with its decoded content; ``decoded`` is the JVM's result, or empty if no decoding was needed."""
     error = decoded.get("error") if value.options or key.options else None
     shown = decoded.get("value") if columns or (value.options and "value" in decoded) else plain(record.value, value)
     schema_id = decoded.get("schema_id")
@@ -385,7 +385,7 @@ def plain(data: bytes | None, plan: ReadingPlan | None) -> Any:
 
 
 def is_json(text: str) -> bool:
-    """Return whether a text is JSON, without values such as NaN, which Python reads but JSON does not have."""
+    """Return True if a text is JSON: Python also reads values such as NaN, which JSON does not have."""
     try:
         _parsed(text)
     except (ValueError, RecursionError):
@@ -398,7 +398,7 @@ def _parsed(text: str) -> Any:
 
 
 def exact(text: str) -> float | str:
-    """Parse a number; return its text if a float would lose digits."""
+    """Return a number as a float, or as its text if a float would lose digits."""
     number = float(text)
     return number if Decimal(repr(number)) == Decimal(text) else text
 

@@ -78,7 +78,7 @@ class TopicSample(ReadableResult):
 
     Attributes:
         looked_at: the number of records that were read.
-        held: the number of offsets in the chosen partitions.
+        held: the number of offsets that the chosen partitions have.
         notes: messages about records without the condition's columns and about unknown schema ids.
     """
 
@@ -175,7 +175,7 @@ class Topic:
 
     @classmethod
     def of_pipeline(cls, pipeline: Pipeline, *, topic: str | None = None) -> Topic:
-        """Return an object for the topics of a pipeline, or for one of them; records are decoded as the file says."""
+        """Return an object for the topics of a pipeline, or for one of them, which decodes records as the file says."""
         source, decode = pipeline.config.kafka, pipeline.config.decode
         if topic is not None:
             if not source.reads(topic):
@@ -213,7 +213,7 @@ class Topic:
         fields: str | None = None,
         scan: int = 10_000,
     ) -> TopicSample:
-        """Return some records: the newest ones, or the first ones from a place on.
+        """Return some records: the newest ones, or the first ones from a time or an offset on.
 
         Args:
             limit: the most records to return.
@@ -226,11 +226,11 @@ class Topic:
             scan: the number of records to search for ``key`` or ``where``.
 
         Raises:
-            ConfigError: an expression is invalid, or fits none of the records.
+            ConfigError: an expression is invalid, or can be evaluated on none of the records.
         """
         place = TopicPlace(start=start, partition=partition, offset=offset)
         is_search = key is not None or where is not None
-        # Without a search, ``limit`` records of each partition are enough; all of the newest may be in one partition.
+        # Without a search, read ``limit`` records of each partition: all of the newest records may be in one partition.
         records = chosen_records(self._source, place, most=max(limit, scan), each=None if is_search else limit)
         held = sum(part.end_offset - part.start_offset for part in self._parts(partition).values())
         searched = 0
@@ -244,7 +244,7 @@ class Topic:
         with self._view(where, fields) as view:
             matches = [each for each in view.show(counted_records()) if key is None or has_key(each, key)]
             view.require_fitting(len(matches))
-        # The sort is stable, so that records without a time keep their order.
+        # A stable sort leaves records without a time in their order.
         matches.sort(key=lambda each: each.timestamp or datetime.min.replace(tzinfo=UTC))
         newest = start is None and offset is None
         shown = matches[-limit:] if newest else matches[:limit]
@@ -268,7 +268,7 @@ class Topic:
         fields: str | None = None,
         stop: threading.Event | None = None,
     ) -> Iterator[ShownRecord]:
-        """Yield the ``last`` records of each partition, or all from a place on, then new ones, until ``stop`` is set.
+        """Yield the ``last`` records of each partition, or all from a time or offset on, then new ones, until ``stop``.
 
         The other arguments are those of ``sample``.
         """

@@ -23,5 +23,5 @@ def test_partitions_get_equal_shares_unless_they_have_fewer_records(
 
 
 def test_a_place_has_either_a_start_or_an_offset() -> None:
-    with pytest.raises(ConfigError, match="both set the place to begin"):
+    with pytest.raises(ConfigError, match="both set where to begin"):
         TopicPlace(start="earliest", offset=3)

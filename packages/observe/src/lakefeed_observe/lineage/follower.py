@@ -1,7 +1,7 @@
 """Send the OpenLineage events of a run from a separate thread, in limited time.
 
 START is sent when the run begins, RUNNING while batches are committed, and COMPLETE, FAIL or ABORT at the run's end.
-A server that does not answer loses events, but no batch: START is sent again before the next event, RUNNING is not.
+If the server does not answer, events are lost, but no batch waits. Only START is sent again, before the next event.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Post = Callable[[bytes, float], int]
 
 @contextmanager
 def reporting(run: LineageRun, monitor: FeedMonitor) -> Iterator[None]:
-    """Report a run while the block runs, and the run's end when the block ends."""
+    """Send a run's events while the block runs, and the event of the run's end when the block ends."""
     follower = LineageFollower(run, monitor, post=poster(run.lineage))
     thread = threading.Thread(target=follower.follow, name="lakefeed-lineage", daemon=True)
     thread.start()
@@ -50,7 +50,7 @@ def reporting(run: LineageRun, monitor: FeedMonitor) -> Iterator[None]:
 
 
 def follow(run: FollowedRun) -> AbstractContextManager[None]:
-    """Report a run as configured in its pipeline file; do nothing for a run that never began."""
+    """Send a run's events as its pipeline file configures; for a run that never began, send none."""
     config, lineage = run.config, run.config.block(Lineage)
     if lineage is None or run.is_failed_start:
         return nullcontext()
@@ -71,7 +71,7 @@ def poster(lineage: Lineage) -> Post:
 
 
 class LineageFollower:
-    """Reports one run: ``follow`` runs in a separate thread, and returns after it has reported the end."""
+    """Sends the events of one run: ``follow`` runs in a separate thread, and returns after the run's last event."""
 
     def __init__(self, run: LineageRun, monitor: FeedMonitor, *, post: Post) -> None:
         self._run = run
@@ -100,7 +100,7 @@ class LineageFollower:
                 self._send(self._event("RUNNING"))
                 self._reported = state
         self._send_start()
-        # KeyboardInterrupt may end the run before the monitor notes an end; such a run counts as aborted.
+        # KeyboardInterrupt may end the run before the monitor has stored an end; such a run counts as aborted.
         self._send(self._event(end_of(self._monitor.snapshot()) or "ABORT"))
 
     def _event(self, kind: Any) -> dict[str, Any]:
@@ -192,7 +192,7 @@ class LineageRun:
         columns: tuple[RowColumn, ...] = (),
         bytes_out: int | None = None,
     ) -> dict[str, Any]:
-        """Return the event that reports this progress; the statistics in the event count from the run's start."""
+        """Return the event for this progress; its statistics count from the run's start."""
         topics = sorted({partition.topic for partition in progress.partitions})
         read = inputs(self.config, topics)
         written = outputs(self.config, self.connections, topics)
@@ -276,7 +276,7 @@ class Dataset:
     Attributes:
         facets: by OpenLineage's names, without ``_producer`` and ``_schemaURL``.
         topic: the only topic whose records the dataset has; None if the dataset has records of several topics.
-        has_rows: the dataset has the feed's rows, not its dead letters.
+        has_rows: True for the feed's rows, False for its dead letters.
     """
 
     namespace: str
@@ -309,7 +309,7 @@ def outputs(config: PipelineConfig, connections: Connections, topics: Sequence[s
 
 
 def _once(datasets: Sequence[Dataset]) -> list[Dataset]:
-    """Remove repeated datasets, such as one dead-letter table for all topics."""
+    """Remove repeated datasets, for example if all topics have the same dead-letter table."""
     return list({(dataset.namespace, dataset.name): dataset for dataset in datasets}.values())
 
 
@@ -343,7 +343,7 @@ def _table(table: str, connections: Connections, *, topic: str | None = None, ha
     if warehouse.scheme not in ("s3", "file") or catalog.type == "rest":
         return Dataset(address, within, facets, topic, has_rows)
     facets["symlinks"] = {"identifiers": [{"namespace": address, "name": within, "type": "TABLE"}]}
-    # Iceberg's catalogs put a new table into this folder.
+    # Iceberg's catalogs create a new table in this folder.
     folder = "/".join(namespaces) + (".db" if catalog.type in ("hive", "glue") else "")
     path = "/".join(part for part in (warehouse.path.strip("/"), folder, short) if part)
     return Dataset(*path_name(f"{warehouse.scheme}://{warehouse.netloc}/{path}"), facets, topic, has_rows)

@@ -24,7 +24,7 @@ def follow(run: FollowedRun) -> Iterator[None]:
     session stops.
     """
     gauges = java(run.spark).metrics.FeedGauges if run.spark is not None else None
-    # A user's own session may lack lakefeed's plugin.
+    # A session that the user has created may lack lakefeed's Spark plugin.
     if gauges is None or not gauges.isOpen():
         yield
         return
@@ -60,14 +60,14 @@ def gauge_values(reading: FeedReading) -> dict[str, int | float]:
 
 
 def gauge_part(text: str) -> str:
-    """Return a text as one part of a name, without dots and characters that file names cannot have."""
+    """Return a text for use between dots of a name, without dots and characters that file names cannot have."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", label_value(text))[:100] or "_"
 
 
 _log = logging.getLogger(__name__)
 
 LAST_SECONDS = 2.0
-"""The longest time that the end of a run waits for the last push."""
+"""At a run's end, wait at most this many seconds for the last push."""
 
 
 @contextmanager
@@ -82,7 +82,7 @@ def pushing(
     """Call ``push`` in a thread every ``every`` seconds within this block, and once at its end.
 
     Args:
-        push: returns whether it succeeded; an error counts as a failure.
+        push: returns True if it succeeded; an error counts as a failure.
         on_change: called with False when pushes begin to fail, and with True when they succeed again.
         close: called after the last push, or when the end of the run no longer waits for the last push.
     """

@@ -1,4 +1,4 @@
-"""Messages about a running feed: when a message is sent, and how it reaches a webhook, a mailbox or a command."""
+"""Messages about a running feed: when to send one, and how to deliver it to a webhook, a mailbox or a command."""
 
 PAGE = "alerts"
 """The documentation page that errors of this package link to."""

@@ -53,7 +53,7 @@ def deliver(
         return _post(target.webhook, message, seconds=network_seconds)
     if target.mail is not None:
         return _send_mail(target.mail, message, seconds=network_seconds)
-    assert target.command is not None  # A target is one of three kinds.
+    assert target.command is not None  # A target is a webhook, a mail or a command.
     command = target.command
     own = float(seconds_of(command.timeout))
     return run_program(
@@ -195,7 +195,7 @@ def run_program(
         reason = getattr(error, "strerror", None) or type(error).__name__
         raise NotDelivered(f"the program cannot be started: {reason}", is_transient=False) from None
     tail = bytearray()
-    assert process.stdin is not None  # The streams were opened as pipes.
+    assert process.stdin is not None  # Popen has opened the streams as pipes.
     assert process.stderr is not None
     threads = [
         threading.Thread(target=_write, args=(process.stdin, stdin), daemon=True),
@@ -273,7 +273,7 @@ def send_mail(mail: EmailMessage, settings: Mail, *, context: ssl.SSLContext | N
 
 
 class _Deadline:
-    """Shuts the watched sockets down when the time is over, which ends every read from them."""
+    """Shuts the watched sockets down when the time is over, which ends all reads from the sockets."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -294,7 +294,7 @@ class _Deadline:
             sockets = tuple(self._sockets)
         for each in sockets:
             with suppress(OSError):
-                # The shutdown of a TLS socket would change the object while another thread reads from the socket.
+                # Not on the TLS socket: that would change the object while another thread reads from it.
                 socket.socket.shutdown(each, socket.SHUT_RDWR)
 
 
@@ -315,8 +315,8 @@ def _deadline(seconds: float) -> Iterator[_Deadline]:
 
 
 def _encrypt(client: smtplib.SMTP, host: str, context: ssl.SSLContext, deadline: _Deadline) -> None:
-    """Begin TLS; discard what arrived as plain text, because an attacker may have inserted that text."""
-    assert client.sock is not None  # The client is connected.
+    """Begin TLS; discard bytes that arrived before it, because an attacker may have inserted them."""
+    assert client.sock is not None  # The client is connected, so it has a socket.
     encrypted = context.wrap_socket(client.sock, server_hostname=host, do_handshake_on_connect=False)
     client.sock = deadline.watch(encrypted)
     encrypted.do_handshake()

@@ -62,7 +62,7 @@ class Occurrence:
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """A message about one event or state of a feed.
+    """A message about one event of a feed, or about a state that begins or ends, such as lag.
 
     Attributes:
         key: distinguishes messages of one trigger, for example by sink; usually empty.
@@ -229,7 +229,7 @@ def alertmanager_webhook(message: Message) -> dict[str, Any]:
 
 
 def hash_of(labels: dict[str, str]) -> int:
-    """Hash labels to 64 bits (FNV-1a); equal labels give equal hashes in all processes."""
+    """Return a 64-bit hash of labels (FNV-1a); equal labels give equal hashes in all processes."""
     value = 0xCBF29CE484222325
     for byte in json.dumps(labels, sort_keys=True).encode():
         value = ((value ^ byte) * 0x100000001B3) % 2**64

@@ -1,4 +1,4 @@
-"""Send messages while a feed runs: one thread watches the feed's monitor, and one thread per target delivers.
+"""Send messages while a feed runs: one thread watches the feed's monitor, and a thread per target delivers messages.
 
 The feed never calls this module, so no target can delay a batch. A run's end waits at most ten seconds for messages.
 """
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
 LEAST_PAUSE_SECONDS = 0.2
-"""The least time between two looks at the monitor; a look handles all events since the previous look."""
+"""The least seconds between two reads of the monitor; a read gets all events since the previous read."""
 END_SECONDS = 10.0
 WATCH_END_SECONDS = 2.0
 
@@ -90,7 +90,7 @@ class Notifier:
     def _run(self) -> None:
         is_last = False
         while not is_last:
-            # Read the flag before the look at the monitor, so that a look after the run's end handles its last events.
+            # Read the flag before the monitor: then a read of the monitor after the run's end gets its last events.
             is_last = self._stop.is_set()
             try:
                 self._look(wait=not is_last)
@@ -148,10 +148,10 @@ FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
 HOUR = 3600.0
 NEWEST_SECONDS = 5.0
-"""At a run's end, a running program is killed this many seconds before the deadline, if a newer message waits."""
+"""If a newer message waits at a run's end, a running program is killed this many seconds before the deadline."""
 MARGIN = 0.5
 ALWAYS = ("failed", "stopped", "error_budget")
-"""Triggers of a run's end; the limit of messages per hour does not apply to them."""
+"""The triggers that report a run's end, to which the limit of messages per hour does not apply."""
 
 
 class Sender:
@@ -188,7 +188,7 @@ class Sender:
 
     @property
     def repeats(self) -> bool:
-        """Check whether the receiver forgets messages that are not repeated."""
+        """Return True if the receiver forgets messages that are not repeated."""
         return self.target.webhook is not None and self.target.webhook.format == "alertmanager"
 
     def put(self, message: Message) -> None:
@@ -208,7 +208,7 @@ class Sender:
             self._changed.notify_all()
 
     def close(self, until: float) -> None:
-        """End the thread when the queue is empty, or at the time ``until``; from now on, newer messages go first."""
+        """End the thread when the queue is empty, or at the time ``until``; until then, send newer messages first."""
         with self._changed:
             self._until = until
             self._changed.notify_all()
@@ -242,7 +242,7 @@ class Sender:
                 self._is_at_work = True
             try:
                 is_sent = self._send(replace(message, left_out=left_out), began)
-            except Exception as error:  # The thread must survive a bug, to send the message about the run's end.
+            except Exception as error:  # The thread must still send the message about the run's end.
                 self._note(f"gets no messages because of a bug: {type(error).__name__}")
                 is_sent = False
             with self._changed:
@@ -251,7 +251,7 @@ class Sender:
                     self._left_out += left_out + (not message.repeated)
 
     def _send(self, message: Message, began: float) -> bool:
-        """Deliver a message, with retries; return False if the sender gives the message up."""
+        """Deliver a message, with retries; return False if it is given up."""
         pause = FIRST_PAUSE_SECONDS
         while True:
             left = None if self._until is None else self._until - self._clock()
@@ -274,7 +274,7 @@ class Sender:
             pause = min(LONGEST_PAUSE_SECONDS, pause * 2)
 
     def _waits_for_the_newest(self, pause: float) -> bool:
-        """Wait before the next attempt; return True if the run ends meanwhile and newer messages must go first."""
+        """Wait before the next attempt; return True if the run ends meanwhile, so that newer messages must go first."""
         with self._changed:
             if self._until is None:
                 return self._changed.wait_for(lambda: self._until is not None, timeout=pause) and bool(self._queue)
@@ -285,7 +285,7 @@ class Sender:
         return self._until is not None and self._clock() >= self._until - (NEWEST_SECONDS if self._queue else MARGIN)
 
     def _note(self, trouble: str | None) -> None:
-        """Report when a problem begins, and when it has ended (None); do not report a problem that continues."""
+        """Report when a problem with the target begins, and when it ends (None), but not while it continues."""
         before, self._trouble = self._trouble, trouble
         if trouble is not None and (before is None or before.partition(":")[0] != trouble.partition(":")[0]):
             self._report(f"notify: the target '{self.name}' {trouble}")

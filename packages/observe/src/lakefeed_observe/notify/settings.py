@@ -176,7 +176,7 @@ class NotifyTarget(OneOf):
     only: list[Trigger] | None = Field(None, min_length=1, description="Only these triggers. Default: all.")
 
     def takes(self, trigger: str) -> bool:
-        """Check whether the target gets messages of this trigger; every target gets test messages."""
+        """Return True if the target gets messages of this trigger; all targets get test messages."""
         return self.only is None or trigger not in TRIGGERS or trigger in self.only
 
 
@@ -221,7 +221,7 @@ class When(Model):
     audit: bool = Field(True, description="The audit of a branch has failed; the feed still writes to the branch.")
     schema_: bool = Field(True, alias="schema", description="The schema of the rows has changed.")
     paused: bool = Field(True, description="A user has paused the feed, or one of its sinks waits.")
-    hangs: bool = Field(True, description="The driver hangs: its loop has not turned for a minute.")
+    hangs: bool = Field(True, description="The driver hangs: its main loop has made no turn for a minute.")
     lag: LagBound | None = Field(None, description="The feed is too far behind.")
     no_data: Period | None = Field(None, description="No record has arrived for this time.")
     no_commit: Period | None = Field(None, description="Records wait, but no batch was committed for this time.")
@@ -234,9 +234,9 @@ class Notify(Block):
     targets: dict[str, NotifyTarget] = Field(min_length=1, description="The receivers, under names that you choose.")
     when: When = Field(default_factory=When)
     cool_down: Duration = "10 minutes"
-    """Least time between two messages of the same kind. The later message has the number of events in between."""
+    """Least time between two messages with the same cause; the later message counts the events in between."""
     most_per_hour: Count = Field(
-        60, description="Most messages to a target in an hour; the next message has the number of omitted ones."
+        60, description="Most messages to a target in an hour; the next message counts the omitted ones."
     )
     link: Annotated[str, checked(_require_public_web_address)] | None = None
     """Every message links to this address, which must contain no secret. Default: dashboard.public_url."""

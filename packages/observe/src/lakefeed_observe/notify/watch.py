@@ -35,7 +35,7 @@ _HINTS = {
 
 
 class Watch:
-    """Watches one feed; ``look`` is called about once per second."""
+    """Watches one feed; the caller calls ``look`` about once per second."""
 
     def __init__(self, settings: Notify, *, memory: Mapping[str, Any] | None = None) -> None:
         self.settings = settings
@@ -50,7 +50,7 @@ class Watch:
 
     @property
     def memory(self) -> dict[str, Any]:
-        """The state that the feed's next run starts with."""
+        """The state of all gates, which the feed's next run starts with."""
         return {key: gate.model_dump() for key, gate in self._gates.items() if gate.sent_at is not None}
 
     def look(self, progress: FeedProgress, events: Sequence[Event], now: float) -> list[Message]:
@@ -66,7 +66,7 @@ class Watch:
         if progress.state not in ("ended", "failed"):
             for trigger, key, finding, seconds in self._conditions(progress, now):
                 if finding is None and progress.state == "starting":
-                    continue  # Nothing was observed yet, and a pause of an earlier run may still last.
+                    continue  # Nothing was observed yet: a pause of an earlier run may still last.
                 gate = self._gate(trigger, key)
                 sending = gate.lasts(finding, now=now, seconds=seconds, cool_down=self._cool_down)
                 if finding is not None and gate.fires:
@@ -75,7 +75,7 @@ class Watch:
         return [self._message(progress, trigger, key, sending, now) for trigger, key, sending in due if sending]
 
     def repeats(self, progress: FeedProgress, now: float) -> list[Message]:
-        """Return the messages of the states that still last, for receivers that forget unrepeated messages."""
+        """Return the messages of states that still last, for receivers that forget messages which are not repeated."""
         found = []
         for name, (trigger, finding) in self._showing.items():
             gate = self._gates.get(name)
@@ -86,7 +86,7 @@ class Watch:
         return found
 
     def _take(self, event: Event, progress: FeedProgress) -> None:
-        """Record an event in the gate of its trigger, if the event has an enabled trigger."""
+        """Record an event at the gate of its trigger, if this trigger exists and is enabled."""
         trigger = _trigger_of(event)
         if trigger is None or not getattr(self._when, "schema_" if trigger == "schema" else trigger):
             return
@@ -100,12 +100,12 @@ class Watch:
             done = f"{counted(totals.batches, 'batch', 'batches')}, {counted(totals.records, 'record')}"
             what = f"the run has ended as requested: {done}"
             finding = Occurrence(what=what, where=progress.sink or None)
-        # Each class of error has its own cool-down, so that messages of one class do not hold back another class.
+        # Each class of errors has its own cool-down, so that messages about one do not suppress those about another.
         key = str(event.details.get("error") or "") if trigger in ("failed", "error") else ""
         self._gate(trigger, key).happened(finding, at=event.at)
 
     def _failures_over(self, progress: FeedProgress, now: float) -> Iterator[tuple[str, str, Gate]]:
-        """Yield the failures of previous runs, once this run has committed and lasted longer than the cool-down."""
+        """Yield the failures of earlier runs when this run has committed and has lasted longer than the cool-down."""
         if progress.last_commit_at is None or now - progress.started_at < self._cool_down:
             return
         for name, gate in self._gates.items():
@@ -115,7 +115,7 @@ class Watch:
                 yield trigger, key, gate
 
     def _conditions(self, progress: FeedProgress, now: float) -> Iterator[tuple[str, str, Occurrence | None, float]]:
-        """Yield each watched state: trigger, key, state (None if it is over), and the seconds that it has to last."""
+        """Yield each watched state: trigger, key, finding (None if the state is over), and the seconds it must last."""
         when = self._when
         where = progress.sink or None
         if when.hangs:
@@ -239,7 +239,7 @@ def _lag_text(progress: FeedProgress, bound: LagBound) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Sending:
-    """A message that a gate lets through."""
+    """A message that a gate lets through, and its figures."""
 
     status: Status
     finding: Occurrence
@@ -248,12 +248,12 @@ class Sending:
 
 
 class Gate(BaseModel):
-    """Limits the messages of one kind: holds events back during the cool-down. Times are seconds since 1970.
+    """Limits the messages of one cause: holds events back during the cool-down. Times are seconds since 1970.
 
     Attributes:
         fires: a message was sent, and its resolution was not; ``since`` is when the cause of the message began.
         sent_at: when the last message was sent, resolutions excluded.
-        held: the number of events since ``sent_at``.
+        held: the number of events since ``sent_at``, which were not sent.
         newest: the newest event since ``sent_at``.
         true_at: when the state began; ``clear_at`` is when it ended.
     """
@@ -289,7 +289,7 @@ class Gate(BaseModel):
         return found
 
     def lasts(self, finding: Occurrence | None, *, now: float, seconds: float, cool_down: float) -> Sending | None:
-        """Record whether a state exists now; return a message if the state has begun or ended.
+        """Record that a state exists now or not; return a message if the state has begun or ended.
 
         Args:
             finding: None if the state does not exist now.
@@ -315,12 +315,12 @@ class Gate(BaseModel):
     def _is_clear(self, *, now: float, seconds: float) -> Sending | None:
         if not self.fires:
             if self.true_at is not None and now - self.true_at >= seconds:
-                self.held += 1  # The state ended within the cool-down, so the next message only counts it.
+                self.held += 1  # The cool-down still lasts, so only the next message counts this state.
             self.true_at = None
             return None
         self.clear_at = now if self.clear_at is None else min(self.clear_at, now)
         return self.resolve("it is over") if now - self.clear_at >= seconds else None
 
     def _has_cooled(self, now: float, cool_down: float) -> bool:
-        # If the clock was set back, sent_at is in the future, and must not hold messages back.
+        # If the clock was set back, sent_at is in the future: it must not hold messages back until then.
         return self.sent_at is None or not 0 <= now - self.sent_at < cool_down

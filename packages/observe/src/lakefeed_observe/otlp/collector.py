@@ -55,7 +55,7 @@ class OtlpMetrics:
         )
 
     def send(self, reading: FeedReading) -> bool:
-        """Send the metrics; return whether the collector accepts them."""
+        """Send the metrics; return True if the collector accepts them."""
         from opentelemetry.sdk.metrics.export import MetricExportResult
 
         data = metrics_data(reading, attributes=self._settings.attributes)
@@ -92,7 +92,7 @@ def _sending(otlp: Otlp, run: FollowedRun) -> Iterator[None]:
 
 
 def _session() -> requests.Session:
-    """Return a session that treats a redirect as a failure, so that headers with secrets go to no other server."""
+    """Return a session that treats a redirect as a failure, so that no other server gets headers with secrets."""
     import requests
 
     def refuse(answer: requests.Response, *given: object, **more: object) -> None:

@@ -58,7 +58,7 @@ def list_(pipeline: Path, feed: str | None) -> None:
 @click.option("--html", type=FILE, help="Write the run as a page into this file.")
 @output_option
 def show(pipeline: Path, feed: str | None, run_id: str | None, html: Path | None) -> None:
-    """Show one run of PIPELINE: why it started at its position, its batches, its errors, its end."""
+    """Show one run of PIPELINE: why it began at its offsets, its batches, its errors, its end."""
     trace = _find(_traces(pipeline, feed), run_id)
     if html is not None:
         from lakefeed_observe.runs.page import page_of

@@ -1,6 +1,6 @@
 """Write the trace of a run from a separate thread: every minute, soon after important events, and at the end.
 
-If the folder is full or not writable, the trace is lost, but no batch.
+If the folder is full or not writable, the trace is lost, and batches continue.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _log = logging.getLogger(__name__)
 
 EVERY_SECONDS = 60.0
 SOON_SECONDS = 5.0
-"""The delay of the write after an important event."""
+"""The seconds from an important event to the write of the trace."""
 SHARE = 100
-"""Writing takes at most 1/100 of a run's time; a long history takes longer to write, and is written less often."""
+"""Writing takes at most 1/100 of a run's time: a longer history takes longer to write, so it is written less often."""
 END_SECONDS = 5.0
 TURN_SECONDS = 1.0
 
@@ -48,13 +48,13 @@ Upload = Callable[[Trace], None]
 
 
 def follow(run: FollowedRun) -> AbstractContextManager[None]:
-    """Write the trace of a run; the trace of a failed start is stored only on this machine."""
+    """Write the trace of a run; if the start fails, write the trace only on this machine."""
     upload = None if run.is_failed_start else upload_of(run.config, connections=run.connections)
     return tracing(local_runs(run.config), run.monitor, upload=upload)
 
 
 def upload_of(config: PipelineConfig, *, connections: Connections) -> Upload | None:
-    """Return a function that stores a run's trace beside the checkpoint; None unless ``runs.keep`` is checkpoint."""
+    """Return a function that stores a run's trace beside the checkpoint, or None: see ``runs.keep``."""
     if runs_of_file(config).keep != "checkpoint" or not config.checkpoint:
         return None
     if is_local(config.checkpoint):
@@ -130,7 +130,7 @@ class TraceFollower:
             self._pause = SHARE * (self._written_at - began)
 
     def _attempt(self, work: Callable[[], object]) -> bool:
-        """Call a function, and return whether it succeeds; report the first failure as an event of the feed."""
+        """Call a function; return True if it succeeds. Report the first failure as an event of the feed."""
         try:
             work()
         except Exception as error:
@@ -169,7 +169,7 @@ class RunTrace:
         self._samples: dict[str, str] = {}
 
     def take(self, events: Iterable[Event]) -> bool:
-        """Add events, of which the newest of every kind are kept; return whether the trace should be written soon."""
+        """Add events; the trace keeps the newest of every type. Return True if the trace should be written soon."""
         is_important = False
         for event in events:
             kind = "upkeep" if event.kind == "note" and event.message.startswith(UPKEEP) else event.kind

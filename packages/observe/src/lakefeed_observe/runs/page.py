@@ -187,7 +187,7 @@ def _table(caption: str, heads: Sequence[str], rows: Iterable[Iterable[object]],
     """Return an HTML table; an empty text if there are no rows.
 
     Args:
-        numbers: the columns that have numbers, which are aligned to the right.
+        numbers: the columns of numbers, which are aligned to the right.
     """
 
     def cell(at: int, value: object) -> str:

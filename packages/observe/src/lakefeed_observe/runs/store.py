@@ -35,7 +35,7 @@ UPLOAD_SECONDS = 5.0
 READ_SECONDS = 10.0
 MOST_BYTES = 1 << 25
 MOST_READ = 20
-"""The most traces to read beside the checkpoint, because each one costs a request."""
+"""The most traces that are read beside the checkpoint: reading a trace costs a request."""
 MOST_LISTS = 100
 
 
@@ -100,14 +100,14 @@ class Trace(JsonModel):
 
     @classmethod
     def read(cls, text: str | bytes) -> Trace | None:
-        """Parse a trace, or return None. If the driver wrote no end, ``end`` is running, cut (killed) or unknown."""
+        """Parse a trace, or return None. Without an end in the trace, ``end`` is running, cut (killed) or unknown."""
         try:
             trace = cls.model_validate_json(text)
         except ValueError:
             return None
         if trace.end is not None:
             return trace
-        # The driver's process can be examined only if the driver ran on this machine.
+        # Only the driver's own machine can tell whether the driver still runs.
         end, driver = "unknown", trace.driver
         if driver.host == socket.gethostname():
             is_running = driver.started is not None and process_start(driver.pid) == driver.started
@@ -180,7 +180,7 @@ def local_runs(config: PipelineConfig) -> LocalRuns | None:
 
 
 def traces_of(config: PipelineConfig, *, connections: Connections) -> list[Trace]:
-    """Return the traces of a feed: those of this machine, and runs that only the folder beside the checkpoint has."""
+    """Return the traces of a feed: this machine's traces, and traces that only the checkpoint's folder has."""
     runs = local_runs(config)
     found = {trace.run: trace for trace in (runs.traces() if runs is not None else ())}
     if runs_of_file(config).keep == "checkpoint" and config.checkpoint:
@@ -208,7 +208,7 @@ class StoredRuns:
         self._ask("PUT", url, seconds=UPLOAD_SECONDS, body=trace.json_line.encode())
 
     def traces(self, *, known: Mapping[str, object]) -> Iterator[Trace]:
-        """Yield the newest traces except the known ones, with a request per 1,000 names and one per trace."""
+        """Yield the newest traces except the ids in ``known``, with a request per 1,000 names and one per trace."""
         keys = self._keys()
         ids = [Path(key).stem for key in keys if key.startswith(self._prefix) and RUN_ID.fullmatch(Path(key).stem)]
         for run_id in sorted(set(ids) - known.keys(), reverse=True)[:MOST_READ]:

@@ -17,9 +17,9 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 /**
  * A catalog that has only functions.
  *
- * <p>Spark passes {@code bind} the types of the arguments but never a literal, so a call cannot configure its function.
+ * <p>Spark passes to {@code bind} the types of the arguments, but no literal, so a call cannot configure its function.
  * The catalog configures the function instead: each configuration is a catalog with its own name and the options {@code
- * spark.sql.catalog.<name>.<option>}. One option, {@code encoded}, can hold all others as a JSON object in Base64,
+ * spark.sql.catalog.<name>.<option>}. One option, {@code encoded}, can contain all others as a JSON object in Base64,
  * because Spark would replace {@code ${env:NAME}} in the plain text of a schema.
  */
 public abstract class FunctionsOnly implements FunctionCatalog {

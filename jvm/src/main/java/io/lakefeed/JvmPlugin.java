@@ -32,14 +32,14 @@ import org.slf4j.LoggerFactory;
  * which {@code spark.authenticate} and {@code spark.network.crypto.enabled} protect.
  *
  * <p>When a task ends, and once a second while the totals change or a task waits, an executor sends the totals of its
- * {@link RequestMeter} and the server that its tasks wait for ({@link Waits}). A lost message only delays the totals;
- * the driver keeps the last totals of a lost executor.
+ * {@link RequestMeter} and the server that its tasks wait for ({@link Waits}). If a message is lost, the next one has
+ * the newer totals. If an executor is lost, the driver keeps its last totals.
  */
 public final class JvmPlugin implements SparkPlugin {
-    /** Spark's id of the executor in the driver's JVM, which needs no preparation. */
+    /** The executor id that Spark gives the driver's own JVM, which needs no preparation. */
     private static final String DRIVER = "driver";
 
-    /** The message that asks for {@link Trust}: a string, because executors get lakefeed's classes only later. */
+    /** The executor's request for {@link Trust}: a string, because executors get lakefeed's classes only later. */
     private static final String TRUST = "lakefeed trust";
 
     private static final Logger LOG = LoggerFactory.getLogger(JvmPlugin.class);
@@ -88,7 +88,8 @@ public final class JvmPlugin implements SparkPlugin {
                 String[] trust = (String[]) context.ask(TRUST);
                 Trust.install(trust[0], trust[1], trust[2]);
             } catch (Exception failed) {
-                // Without the certificates a task would fail later, with an error that does not show the cause.
+                // Fail here: without the certificates a task would fail later, with an error that does not show the
+                // cause.
                 throw new IllegalStateException(
                         "the executor cannot install the driver's certificates: see the cause below", failed);
             }

@@ -15,7 +15,7 @@ public final class Secrets {
 
     private Secrets() {}
 
-    /** Stores a secret, in place of a secret with the same name. */
+    /** Stores a secret, and replaces a secret of the same name. */
     public static void put(String name, String value) {
         VALUES.put(name, value);
     }

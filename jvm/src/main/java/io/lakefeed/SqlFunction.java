@@ -5,7 +5,7 @@ import org.apache.spark.sql.connector.catalog.functions.ScalarFunction;
 import org.apache.spark.sql.types.DataType;
 
 /**
- * A function of a {@link FunctionsOnly} catalog. Spark's generated code calls the method {@code invoke} of its class.
+ * A function of a {@link FunctionsOnly} catalog. Spark's generated code calls the function's method {@code invoke}.
  *
  * <p>The function is declared non-deterministic, so that Spark evaluates it once for each row even if a query uses
  * several fields of the result.
@@ -18,7 +18,7 @@ public abstract class SqlFunction<T> implements ScalarFunction<T>, Serializable 
     private final DataType resultType;
     private final DataType[] inputTypes;
 
-    /** Creates a function; functions with different settings must have different canonical names. */
+    /** Creates a function. Spark compares functions by canonical name, so different settings need different names. */
     protected SqlFunction(String name, String canonicalName, DataType resultType, DataType... inputTypes) {
         this.name = name;
         this.canonicalName = "io.lakefeed." + canonicalName;
@@ -51,7 +51,7 @@ public abstract class SqlFunction<T> implements ScalarFunction<T>, Serializable 
         return canonicalName;
     }
 
-    /** Returns only the name, because Spark prints it in plans and a function's settings can contain credentials. */
+    /** Returns only the name: Spark prints it in plans, and a function's settings can contain credentials. */
     @Override
     public final String toString() {
         return canonicalName;

@@ -1,2 +1,2 @@
-/** Adds what Spark cannot do fast or safely enough by itself, for lakefeed and for any other Spark job. */
+/** Does what Spark by itself does not do fast or safely enough, for lakefeed and for any other Spark job. */
 package io.lakefeed;

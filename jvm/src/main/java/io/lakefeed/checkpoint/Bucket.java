@@ -35,8 +35,8 @@ import software.amazon.awssdk.services.s3.model.S3Exception;
 import software.amazon.awssdk.services.s3.model.S3Object;
 
 /**
- * Sends requests to one bucket with S3A's client and retries, where S3A's own methods would send more requests. A JVM
- * has one object for each bucket and endpoint.
+ * Sends requests to one bucket with S3A's client and retries, where S3A's methods would send more requests. A JVM has
+ * one object per bucket and endpoint.
  */
 final class Bucket {
     private static final Map<String, Bucket> KNOWN = new ConcurrentHashMap<>();
@@ -58,13 +58,13 @@ final class Bucket {
     private Bucket(S3AFileSystem files, Configuration conf, Settings settings) {
         this.root = new Path(files.getUri());
         this.conf = conf;
-        // Unlike `conf`, the file system's settings include those for this bucket alone (fs.s3a.bucket.…).
+        // These settings include the settings of this bucket alone (fs.s3a.bucket.…), which `conf` does not apply.
         this.removal = new Removal(this, files.getConf().getBoolean(Constants.ENABLE_MULTI_DELETE, true));
         this.invoker = new Invoker(new S3ARetryPolicy(files.getConf()), Invoker.NO_OP);
         this.deletions = new Deletions(this, settings);
     }
 
-    /** Returns the bucket of {@code path}; the first call's settings decide how its deletes are batched. */
+    /** Returns the bucket of {@code path}; the settings of the first call decide how deletes are batched. */
     static Bucket of(Path path, Configuration conf, Settings settings) throws IOException {
         S3AFileSystem files = (S3AFileSystem) path.getFileSystem(conf);
         return KNOWN.computeIfAbsent(nameOf(files), name -> new Bucket(files, conf, settings));
@@ -99,7 +99,7 @@ final class Bucket {
         }
     }
 
-    /** Returns Hadoop's current file system, because Hadoop creates a new one after {@code FileSystem.closeAll}. */
+    /** Returns Hadoop's current file system: Hadoop creates a new one after {@code FileSystem.closeAll}. */
     S3AFileSystem files() throws IOException {
         return (S3AFileSystem) root.getFileSystem(conf);
     }
@@ -136,7 +136,7 @@ final class Bucket {
         return names;
     }
 
-    /** Lists the objects below a directory with one request; empty if one answer does not hold all objects. */
+    /** Lists the objects below a directory with one request; empty if the answer does not have all objects. */
     Optional<List<Item>> below(Path directory) throws IOException {
         ListObjectsV2Response page = page(prefix(directory), null, null);
         if (Boolean.TRUE.equals(page.isTruncated())) {
@@ -179,7 +179,7 @@ final class Bucket {
         return files().getS3AInternals().getObjectMetadata(path).metadata();
     }
 
-    /** Writes a small object unless the key exists; returns its version, null without versions. */
+    /** Writes a small object if the key does not exist; returns its version, or null in a bucket without versions. */
     String putIfAbsent(String key, String content) throws IOException {
         PutObjectRequest request = files().getS3AInternals()
                 .getStore()
@@ -223,18 +223,18 @@ final class Bucket {
             this.deletesTogether = deletesTogether;
         }
 
-        /** Removes an object that {@link #putIfAbsent} has just written. */
+        /** Removes an object that {@link #putIfAbsent} has just written, with its version. */
         void removeNew(String key, String version) throws IOException {
             if (version == null) {
-                // Without a version, versioning is off or suspended. If it is suspended, a plain DELETE would leave a
-                // delete marker.
+                // The bucket is not versioned, or its versioning is suspended: then a plain DELETE would leave a delete
+                // marker.
                 remove(List.of(key));
             } else {
                 delete(identifier(key, version));
             }
         }
 
-        /** Removes objects; in a versioned bucket with all their versions, so that no older version reappears. */
+        /** Removes objects; in a versioned bucket all their versions, so that no older version reappears. */
         void remove(Collection<String> keys) throws IOException {
             if (!versioned()) {
                 delete(keys.stream().map(key -> identifier(key, null)).toList());
@@ -262,7 +262,7 @@ final class Bucket {
             }
         }
 
-        /** Returns whether objects can have versions: versioning is on, or was on before it was suspended. */
+        /** Returns whether objects can have versions, because versioning is on, or was on before it was suspended. */
         private synchronized boolean versioned() throws IOException {
             if (versioned == null) {
                 try {

@@ -19,7 +19,7 @@ import org.apache.hadoop.util.functional.FutureIO;
  * <p>The class is not meant for locations with state stores, which can have many thousands of files.
  */
 public final class CheckpointFiles {
-    /** Spark's files in the order of removal: logs without {@code metadata} show an interrupted removal. */
+    /** Spark's files, in the order of their removal: after an interruption, logs exist without {@code metadata}. */
     private static final String[] OF_SPARK = {"metadata", "offsets", "commits", "sources"};
 
     private static final String STATE = "state";
@@ -54,7 +54,7 @@ public final class CheckpointFiles {
 
     /** Removes Spark's files so that a query starts from the beginning; other files stay. */
     public void discard() throws IOException {
-        // Sends the deletes that still wait; later they would delete files of the next query that have the same names.
+        // Send the deletes that still wait: later they would delete the next query's files of the same names.
         Bucket.flush(files);
         boolean hasState = found().keySet().stream().anyMatch(each -> each.startsWith(STATE + "/"));
         for (String name : OF_SPARK) {

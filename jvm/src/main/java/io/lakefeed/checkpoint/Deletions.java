@@ -12,22 +12,22 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Collects the deletes of a bucket. Deletes of expired entries wait until they fill one request, until the oldest has
- * waited long enough, or until the JVM ends. After a crash the entries still exist, and Spark lists and deletes them
- * after the next start.
+ * Collects the deletes of a bucket. Deletes of expired log entries wait until they fill a request, the oldest has
+ * waited long enough, or the JVM ends. After a crash the entries still exist; Spark lists and deletes them after its
+ * next start.
  *
  * <p>While a delete waits, this JVM treats the key as deleted. Before the key is written again, {@link #revive} cancels
  * the delete.
  */
 final class Deletions {
     private static final Logger LOG = LoggerFactory.getLogger(Deletions.class);
-    /** The hook runs after Spark's (50), which may delete, and before Hadoop's (10), which closes file systems. */
+    /** The shutdown hook's priority: after Spark's (50), which may delete, before Hadoop's (10), which closes S3A. */
     private static final int BEFORE_FILE_SYSTEMS_CLOSE = 20;
 
     private final Bucket bucket;
     private final int batch;
     private final long age;
-    /** The keys whose deletion the store has not confirmed; changed under the lock, but read without it. */
+    /** The keys that the store has not confirmed as deleted; written under the lock, and read without it. */
     private final Map<String, Boolean> waiting = new ConcurrentSkipListMap<>();
     private ScheduledExecutorService clock;
     private boolean flushPlanned;

@@ -24,9 +24,9 @@ import software.amazon.awssdk.awscore.exception.AwsServiceException;
 /**
  * Writes a checkpoint file, which becomes visible as a whole at {@code close}, or never.
  *
- * <p>Exclusive files are written with {@code If-None-Match: *}. If the reply to a PUT is lost, its retry is refused
- * although the file was written. So after a refusal the write id of the existing object shows which writer has written
- * it.
+ * <p>Exclusive files are written with {@code If-None-Match: *}. If the reply to a PUT is lost, the PUT's retry is
+ * refused, although the first PUT has written the file. So after a refusal, the write id of the existing object shows
+ * who has written it.
  */
 final class EntryOutput extends CancellableFSDataOutputStream {
     private static final Logger LOG = LoggerFactory.getLogger(EntryOutput.class);
@@ -36,7 +36,7 @@ final class EntryOutput extends CancellableFSDataOutputStream {
     interface Outcome {
         void written(long length, byte[] content);
 
-        /** Called after a failure that leaves open whether the file exists. */
+        /** Called after a failure that does not show whether the file exists. */
         void uncertain();
     }
 
@@ -68,9 +68,9 @@ final class EntryOutput extends CancellableFSDataOutputStream {
      * Starts a file; sends nothing yet.
      *
      * @param exclusive whether {@code close} fails if the file exists
-     * @param conditional whether the store makes this check with the write; otherwise a separate request checks before
-     *     the write, which is not safe against another writer
-     * @param keep a file of at most this many bytes is also kept in memory
+     * @param conditional whether the store itself checks this; otherwise a request before the write checks it, which
+     * does not stop a concurrent writer
+     * @param keep the most bytes of a file that is also kept in memory
      */
     static EntryOutput begin(
             Bucket bucket, Path path, boolean exclusive, boolean conditional, int keep, Outcome outcome)
@@ -132,8 +132,8 @@ final class EntryOutput extends CancellableFSDataOutputStream {
                 if (owner != null) {
                     throw exists(failed);
                 }
-                // No object exists: the other writer's PUT has failed, or that writer has deleted its object. So this
-                // writer may try again.
+                // No object exists: the other writer's PUT has failed, or the other writer has deleted its object. Try
+                // again.
                 if (attempt == ATTEMPTS || copy.content() == null) {
                     throw failed;
                 }
@@ -146,13 +146,13 @@ final class EntryOutput extends CancellableFSDataOutputStream {
 
     private void put(FSDataOutputStream target) throws IOException {
         target.close();
-        // An interrupt ends S3A's wait for the upload, so it is unknown whether the upload succeeds.
+        // An interrupt ends S3A's wait for the upload, which may still succeed.
         if (Thread.currentThread().isInterrupted()) {
             throw new InterruptedIOException("interrupted while writing " + path + "; it may exist or not");
         }
     }
 
-    /** Returns the write id of the object; empty if the object has none, null if there is no object. */
+    /** Returns the write id of the object; empty for an object without a write id, null if there is no object. */
     private String owner() throws IOException {
         try {
             Map<String, String> metadata = bucket.metadata(path);
@@ -225,9 +225,9 @@ final class EntryOutput extends CancellableFSDataOutputStream {
         }
     }
 
-    /** Writes an object with one PUT through S3A, and interprets the failures of the PUT. */
+    /** Writes an object with one PUT through S3A, and finds the failures after which the object may exist. */
     static final class ConditionalWrite {
-        /** The key of an object's user metadata that identifies its writer. */
+        /** The key in an object's user metadata for the id of its write. */
         static final String WRITE_ID = "lakefeed-write";
 
         private ConditionalWrite() {}

@@ -13,11 +13,11 @@ import org.apache.hadoop.fs.Path;
 
 /**
  * Remembers the listing of a checkpoint location at the start of a query. One LIST of everything below the location
- * replaces requests for its {@code metadata}, for each of its logs, and for Spark's checks whether the location is
- * empty. A second LIST is sent only if the first answer was cut off.
+ * replaces the requests for its {@code metadata} and for each of its logs, and those by which Spark checks that the
+ * location is empty. A second LIST is sent only if the first answer was truncated.
  *
- * <p>A listing is valid for a minute, or until its query writes to {@code offsets}, because from then on executors
- * write below the location, too. The conditional PUT detects a write of another driver.
+ * <p>A listing is valid for a minute, at most until its query writes to {@code offsets}, because then executors write
+ * below the location, too. The conditional PUT detects another driver's write.
  */
 final class FirstLooks {
     private static final long FRESH_NANOS = TimeUnit.MINUTES.toNanos(1);
@@ -60,13 +60,13 @@ final class FirstLooks {
         }
     }
 
-    /** Forgets the listings that contain {@code path} or lie below {@code path}, which is about to be deleted. */
+    /** Forgets the listings of {@code path} and of all directories above and below it, because it will be deleted. */
     void forget(Path path) {
         looks.keySet().removeIf(root -> Bucket.prefix(path).startsWith(Bucket.prefix(root))
                 || Bucket.prefix(root).startsWith(Bucket.prefix(path)));
     }
 
-    /** Returns a log's directory: the same object for both times that Spark opens a source's log. */
+    /** Returns the object of a log's directory: the same both times that Spark opens a source's log. */
     LogDirectory log(Path directory, int budget) {
         Look look = LogDirectory.isOfSource(directory) ? of(directory) : null;
         return look == null
@@ -92,7 +92,7 @@ final class FirstLooks {
         /** The names directly below the root, in the form of {@link Bucket#names}; null until they are needed. */
         private Map<String, Long> names;
 
-        /** All objects below the root; null if one answer could not hold all of them. */
+        /** All objects below the root; null if one answer did not have all of them. */
         private List<Bucket.Item> all;
 
         Look(Path root) {

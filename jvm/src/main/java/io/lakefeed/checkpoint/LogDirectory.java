@@ -14,12 +14,12 @@ import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
 
 /**
- * Remembers the entries of one of Spark's metadata logs: lists them once, and then follows this JVM's own writes and
- * deletes.
+ * Remembers the entries of one of Spark's metadata logs: lists them once, and then updates the list by this JVM's own
+ * writes and deletes.
  *
- * <p>Remembering is safe because entries are written with a conditional PUT and never changed: if another query has
- * written an entry that this object does not know, the PUT of the same entry fails. Spark creates an instance for each
- * start of a query and for each reader, so no instance starts with an old list.
+ * <p>This is safe because entries are written with a conditional PUT and never changed: if another query has written an
+ * entry that this object does not know, the PUT of the same entry fails. Spark creates an instance for each start of a
+ * query and for each reader, so no instance begins with an old list.
  */
 final class LogDirectory {
     static final String OFFSETS = "offsets";
@@ -50,7 +50,7 @@ final class LogDirectory {
         return root.getParent() != null && root.getParent().getName().equals("sources");
     }
 
-    /** Returns the batch id, or a state file's version, at the start of a name; -1 if the name has none. */
+    /** Returns the batch id, or the state file's version, with which a name begins; -1 if it begins with neither. */
     static long batch(String name) {
         Matcher matcher = BATCH.matcher(name);
         return matcher.matches() ? Long.parseLong(matcher.group(1)) : -1;
@@ -80,7 +80,7 @@ final class LogDirectory {
         return batch >= 0 && entries.keySet().stream().anyMatch(each -> batch(each) > batch);
     }
 
-    /** Adds an entry that was written; {@code content} is null if it is too large to keep. */
+    /** Adds an entry that was written; {@code content} is null if the entry is too large to remember. */
     synchronized void written(String name, long length, byte[] content) {
         if (loaded) {
             entries.put(name, status(new Path(root, name), length, System.currentTimeMillis()));
@@ -93,7 +93,7 @@ final class LogDirectory {
         drop(name);
     }
 
-    /** Forgets all entries, because the file of a failed write may exist nevertheless. */
+    /** Forgets all entries, because after a failed write the file may exist. */
     synchronized void forget() {
         loaded = false;
         entries.clear();

@@ -31,10 +31,10 @@ public final class ObjectStoreCheckpointFileManager implements CheckpointFileMan
      * Creates the manager of one directory.
      *
      * @param path the checkpoint location, the directory of a log, or the directory of a state store
-     * @param conf Hadoop's settings and the session's
+     * @param conf the settings of Hadoop and of the session
      */
     public ObjectStoreCheckpointFileManager(Path path, Configuration conf) throws IOException {
-        // Hadoop caches the file system, so the JVM has one S3 client.
+        // Hadoop caches the file system, so there is one S3 client in the JVM.
         FileSystem files = path.getFileSystem(conf);
         this.chosen = files instanceof S3AFileSystem ? new S3ACheckpoint(path, conf) : sparksDefault(path, conf);
     }

@@ -26,11 +26,11 @@ import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileMana
 /**
  * Manages a checkpoint on S3A, where directories exist only as prefixes of keys.
  *
- * <p>{@link LogDirectory} answers questions about metadata logs from memory. The files of state stores are not
- * remembered, because any executor may overwrite them.
+ * <p>{@link LogDirectory} lists and reads metadata logs from memory. The files of state stores are always read from the
+ * store, because any executor may overwrite them.
  */
 final class S3ACheckpoint implements CheckpointFileManager {
-    /** Matches names with a UUID, such as those of RocksDB's files; such a file is never written twice. */
+    /** Matches names with a UUID, as RocksDB's files have: such a name is written only once. */
     private static final Pattern UNIQUE = Pattern.compile(".*[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}.*");
 
     private final Path root;
@@ -39,7 +39,7 @@ final class S3ACheckpoint implements CheckpointFileManager {
     /** This directory's log; null if it is not a metadata log, or {@code answer-from-memory} is off. */
     private final LogDirectory log;
 
-    /** The names of known files, by directory. Before another name is deleted, the store is asked for its kind. */
+    /** The names of known files, by directory. Before any other name is deleted, a request asks if it is a file. */
     private final Map<Path, Set<String>> files = new ConcurrentHashMap<>();
     private final Set<Path> made = ConcurrentHashMap.newKeySet();
 
@@ -126,7 +126,7 @@ final class S3ACheckpoint implements CheckpointFileManager {
         return new FSDataInputStream(new EntryInput(content));
     }
 
-    /** Opens a file whose length is known, so that S3A sends no HEAD. */
+    /** Opens a file of known length, so that S3A sends no HEAD request. */
     private FSDataInputStream openKnown(Path path, long length) throws IOException {
         return FutureIO.awaitFuture(bucket.files()
                 .openFile(path)
@@ -228,7 +228,7 @@ final class S3ACheckpoint implements CheckpointFileManager {
         } else if (log.hasLater(name)) {
             bucket.deletions.later(key);
         } else {
-            // Only a rollback deletes the newest entry, and this or another driver may write it again soon.
+            // Only a rollback deletes the newest entry, and a driver may soon write this entry again: delete it now.
             bucket.deletions.now(key);
         }
         log.deleted(name);
@@ -287,7 +287,7 @@ final class S3ACheckpoint implements CheckpointFileManager {
 
     private record Found(boolean file, boolean directory) {}
 
-    /** Asks the store, with one request, whether {@code key} is a file, a directory or both. */
+    /** Sends one request to learn whether {@code key} is a file, a directory or both. */
     private Found look(String key) throws IOException {
         Bucket.Listing listing = bucket.list(key);
         return new Found(
@@ -307,7 +307,7 @@ final class S3ACheckpoint implements CheckpointFileManager {
         return new FileNotFoundException("No such file or directory: " + path);
     }
 
-    /** Runs an action in a method that declares no exceptions; throws the action's own ones, which Spark catches. */
+    /** Runs an action in a method that declares no exceptions; throws the action's exceptions, which Spark catches. */
     private static <T> T checked(CallableRaisingIOE<T> action) {
         try {
             return action.apply();

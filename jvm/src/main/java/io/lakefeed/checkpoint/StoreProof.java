@@ -15,7 +15,7 @@ import org.apache.hadoop.fs.Path;
  * Proves that a store lets exactly one of several conditional PUTs succeed, before a query relies on it.
  *
  * <p>The proof runs once for each bucket and endpoint in a JVM, when a query starts. It sends a PUT for each writer and
- * one DELETE. In a versioned bucket the answer to the PUT has the version to delete; in other buckets
+ * one DELETE. In a versioned bucket, the answer to the PUT has the version to delete. In other buckets,
  * GetBucketVersioning is sent first, because versioning may be suspended.
  */
 final class StoreProof {
@@ -38,8 +38,7 @@ final class StoreProof {
         }
         long winners = winners(directory, settings.probeWriters());
         if (winners == 0) {
-            // The answer to a successful PUT was lost, and the retry of that PUT was refused. So the race is repeated
-            // once.
+            // The answer to the successful PUT was lost, and its retry was refused: repeat the race once.
             winners = winners(directory, settings.probeWriters());
         }
         if (winners != 1) {
@@ -77,7 +76,7 @@ final class StoreProof {
         }
     }
 
-    /** @param version of the object that was written; null if the bucket has no versions */
+    /** @param version the version of the object that was written; null if the bucket has no versions */
     private record Attempt(boolean won, String version, IOException failure) {}
 
     private List<Attempt> race(String key, int writers) throws IOException {

@@ -10,7 +10,7 @@ import org.apache.iceberg.exceptions.ValidationException;
  */
 public final class BatchRefused extends ValidationException {
     private static final long serialVersionUID = 1L;
-    /** Python recognises a refusal by this prefix, and shows the text behind it. */
+    /** The prefix by which Python recognises a refusal; users see only the text after it. */
     static final String PREFIX = "lakefeed refuses the commit: ";
 
     BatchRefused(String reason) {

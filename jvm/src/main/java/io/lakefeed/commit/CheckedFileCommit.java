@@ -12,7 +12,7 @@ import org.apache.spark.sql.execution.streaming.ManifestFileCommitProtocol;
  */
 public final class CheckedFileCommit extends ManifestFileCommitProtocol {
     private static final long serialVersionUID = 1L;
-    /** The id of the current commit by the sink's path, because Spark passes only the path to the protocol. */
+    /** The id of the current commit, by the sink's path: Spark passes only the path to the protocol. */
     private static final Map<String, String> EXPECTED = new ConcurrentHashMap<>();
 
     private final String path;
@@ -22,12 +22,12 @@ public final class CheckedFileCommit extends ManifestFileCommitProtocol {
         this.path = path;
     }
 
-    /** Announces the id of the next commit below {@code path}. */
+    /** Sets the id of the next commit below {@code path}. */
     public static void expect(String path, String commitId) {
         EXPECTED.put(path, commitId);
     }
 
-    /** Ends a commit; returns false if Spark skipped the commit because the log already has the batch. */
+    /** Ends a commit; returns false if Spark has skipped it because the log already has the batch. */
     public static boolean forget(String path) {
         return EXPECTED.remove(path) == null;
     }

@@ -25,19 +25,19 @@ import org.apache.iceberg.io.LocationProvider;
 /**
  * Accepts a feed's commit only if it begins where the feed's last commit ended and no newer driver has taken over.
  *
- * <p>Iceberg retries a commit whose answer was lost. For such a retry this class recognises the commit id and reports
- * success. A check in Iceberg's {@code validateWith} would refuse the retry instead, and Iceberg would delete the files
- * of a committed snapshot. The delegate succeeds only if {@code base} is still the table's state, so check and commit
- * are one step, which each of Iceberg's retries repeats.
+ * <p>Iceberg retries a commit whose answer was lost. This class recognises the retry by its commit id, and reports
+ * success. A check in Iceberg's {@code validateWith} would refuse the retry, and Iceberg would then delete the files of
+ * a committed snapshot. The delegate succeeds only if {@code base} is still the table's current metadata, so check and
+ * commit are one atomic step, which each of Iceberg's retries repeats.
  */
 final class CheckedOperations implements TableOperations {
-    /** Iceberg's operations: not thread safe, and perhaps shared with other loads ({@link FeedCatalog.KnownTables}). */
+    /** Iceberg's operations: not thread safe; loads of the table may share them ({@link FeedCatalog.KnownTables}). */
     private final TableOperations operations;
-    /** The table's full name, under which {@link RecentTables} has its metadata. */
+    /** The table's full name, the key of its metadata in {@link RecentTables}. */
     private final String name;
-    /** The ids of snapshots whose commit has got no successful answer; it may have succeeded nevertheless. */
+    /** The ids of snapshots whose commit got no answer of success; the commit may have succeeded. */
     private final Set<Long> unanswered = ConcurrentHashMap.newKeySet();
-    /** The metadata that this object has read last; another load of the table can read newer metadata at any time. */
+    /** The metadata that this object has read last; another load of the table can have newer metadata. */
     private volatile TableMetadata loaded;
 
     CheckedOperations(TableOperations operations, String name) {
@@ -75,7 +75,7 @@ final class CheckedOperations implements TableOperations {
             Position before = standing(changed, snapshot, feed);
             if (moves) {
                 if (before != null && before.commit().is(Ledger.Commit.of(snapshot))) {
-                    // A retry: the first attempt of this commit succeeded, and its answer was lost.
+                    // This is a retry: the first attempt of the commit has succeeded, and its answer was lost.
                     noteRows(snapshot);
                     return;
                 }
@@ -107,9 +107,9 @@ final class CheckedOperations implements TableOperations {
     }
 
     /**
-     * Commits; after a failure it reads the table to find out whether the commit succeeded nevertheless. A proxy can
-     * answer 401 to a change that was applied, and a request that was sent twice conflicts with itself. Iceberg would
-     * delete the files of the commit after such failures ({@code CleanableFailure}).
+     * Commits; after a failure, reads the table to learn whether the commit has succeeded. A proxy can answer 401 to a
+     * change that was applied, and a request that is sent twice conflicts with itself. After such failures, Iceberg
+     * would delete the files of the commit ({@code CleanableFailure}).
      */
     private void delegate(TableMetadata base, TableMetadata changed, List<Snapshot> added) {
         try {
@@ -125,14 +125,14 @@ final class CheckedOperations implements TableOperations {
         }
     }
 
-    /** Notes a committed batch's number of rows, so that the driver need not read it from the snapshot. */
+    /** Stores the number of rows of a committed batch, so that the driver need not read it from the snapshot. */
     private static void noteRows(Snapshot snapshot) {
         Map<String, String> summary = snapshot.summary();
         String rows = summary.getOrDefault(SnapshotSummary.ADDED_RECORDS_PROP, "0");
         Outcomes.land(summary.get(Ledger.COMMIT_ID), Long.parseLong(rows));
     }
 
-    /** Waits for the uploads of a commit, because a catalog's server may write the metadata that names the files. */
+    /** Waits for a commit's uploads, because the catalog's server may write the metadata that names the files. */
     private void awaitUploads() {
         try {
             Uploads.await(operations.metadataFileLocation(""));
@@ -141,7 +141,7 @@ final class CheckedOperations implements TableOperations {
         }
     }
 
-    /** Returns whether the table has these snapshots; throws an error that keeps the files if that is unknown. */
+    /** Returns whether the table has these snapshots; if unknown, throws an error, and Iceberg keeps the files. */
     private boolean hasLanded(List<Snapshot> added, RuntimeException failure) {
         if (added.isEmpty()) {
             return false;
@@ -158,8 +158,8 @@ final class CheckedOperations implements TableOperations {
     }
 
     /**
-     * Returns whether the catalog detects concurrent changes of properties. Catalogs that swap the whole metadata
-     * detect them; a REST catalog checks only the requirements of a change, which include no property.
+     * Returns whether the catalog detects concurrent changes of properties. Catalogs that replace the whole metadata
+     * file detect them. A REST catalog checks only the requirements of a change, and there are none for properties.
      */
     boolean guardsProperties() {
         return operations instanceof BaseMetastoreTableOperations;
@@ -206,8 +206,8 @@ final class CheckedOperations implements TableOperations {
     }
 
     /**
-     * Checks that no one has changed the table since the feed's position was compared with it. If another tool has
-     * committed since then, the feed would read the records of that commit again.
+     * Checks that the table is unchanged since the takeover compared the other tool's offsets with it. If that tool has
+     * committed since then, the feed would land the records of that commit again.
      */
     private static void checkAdoption(TableMetadata base, Map<String, String> summary, String feed, Position last) {
         String adopted = summary.get(Ledger.ADOPTED);
@@ -233,7 +233,7 @@ final class CheckedOperations implements TableOperations {
         }
     }
 
-    /** Checks that the table has none of a backfill's records, and that the feed will not read these records itself. */
+    /** Checks that the table has none of a backfill's records, and that the feed itself will not read them. */
     private static void checkBackfill(Map<String, String> summary, String feed, Position stands) {
         if (stands == null || stands.covered() == null) {
             throw new BatchRefused("it is not known which records of feed '" + feed + "' the table has");
@@ -259,9 +259,9 @@ final class CheckedOperations implements TableOperations {
     }
 
     /**
-     * Returns whether this change is a retry that would roll a branch back. If a commit succeeded, its answer was lost
-     * and another commit followed, Iceberg's retry sets the branch back to the first commit's snapshot. The second
-     * commit, of another feed or writer, must stay.
+     * Returns whether this change is a retry that would roll a branch back. Suppose that a commit succeeds, its answer
+     * is lost, and another writer commits. Iceberg's retry of the first commit would set the branch back to the first
+     * commit's snapshot, and so remove the second commit.
      */
     private boolean landedBefore(TableMetadata base, TableMetadata changed) {
         return changed.refs().entrySet().stream().anyMatch(branch -> {
@@ -272,8 +272,8 @@ final class CheckedOperations implements TableOperations {
     }
 
     /**
-     * Adds the properties of feeds to a change. If a change moves the table to another line of snapshots, as a rollback
-     * does, the feeds get their positions in that line, and replays that the line lacks are removed.
+     * Adds the properties of feeds to a change. If a change gives the table's branch other ancestors, as a rollback
+     * does, the feeds get the positions that these ancestors have, and replays that the ancestors lack are removed.
      */
     private static TableMetadata withProperties(
             TableMetadata base, TableMetadata changed, Map<String, String> positions, List<Snapshot> added) {
@@ -337,7 +337,7 @@ final class CheckedOperations implements TableOperations {
         return loaded;
     }
 
-    /** Asks the catalog for the current metadata; reads the metadata file only if it is new. */
+    /** Asks the catalog for the current metadata, and reads the metadata file only if it is not the known one. */
     static TableMetadata refresh(TableOperations operations) {
         synchronized (operations) {
             return operations.refresh();

@@ -10,8 +10,8 @@ import java.util.TreeMap;
 /**
  * The offsets of a feed's topics that a table has: for each partition, intervals that neither touch nor overlap.
  *
- * <p>As JSON: {@code {"topic":{"id":"…","offsets":{"0":[start,end,start,end]}}}}. A recreated topic has no offsets at
- * first, because its offsets belong to other records than before.
+ * <p>As JSON: {@code {"topic":{"id":"…","offsets":{"0":[start,end,start,end]}}}}. A recreated topic begins without
+ * offsets, because its offsets belong to other records than the deleted topic's.
  */
 final class Covered {
     /** A topic's intervals by partition, from their start to their end. */
@@ -68,7 +68,7 @@ final class Covered {
                 topic -> !topic.getValue().id.equals(ranges.path(topic.getKey()).path("id").asText(null)));
     }
 
-    /** Describes the first of these ranges that overlaps with what the table has; null if no range does. */
+    /** Describes the first of these ranges that overlaps with the table's offsets; null if none does. */
     String overlap(JsonNode ranges) {
         String[] found = new String[1];
         each(ranges, (name, id, partition, start, end) -> {
@@ -120,7 +120,7 @@ final class Covered {
         return known;
     }
 
-    /** Receives each range that is not empty. */
+    /** Receives all ranges that are not empty. */
     private interface Range {
         void accept(String topic, String id, int partition, long start, long end);
     }

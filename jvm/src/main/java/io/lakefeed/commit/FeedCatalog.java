@@ -29,13 +29,13 @@ import org.apache.spark.unsafe.types.UTF8String;
  * spark.sql.catalog.<name>=io.lakefeed.commit.FeedCatalog}.
  *
  * <p>The settings are those of Iceberg's catalog. Commits without {@code lakefeed.feed} in their summary are not
- * checked, but a rollback also sets back the recorded positions of feeds ({@link CheckedOperations}).
+ * checked, but a rollback also restores the older positions of feeds ({@link CheckedOperations}).
  */
 public final class FeedCatalog extends SparkCatalog {
     private final KnownTables known = new KnownTables();
 
     public FeedCatalog() {
-        // Installs the model in the driver; JvmPlugin installs it in executors.
+        // Install Iceberg's model in the driver; JvmPlugin installs it in executors.
         ColumnarModel.install();
     }
 
@@ -58,8 +58,8 @@ public final class FeedCatalog extends SparkCatalog {
     }
 
     /**
-     * Changes a table. Fences are taken through {@link FeedTable}, because Iceberg's own method bypasses {@link
-     * #loadTable}, so that two drivers could take the same fence. Columns with defaults are added here, because
+     * Changes a table. Properties such as fences are set through {@link FeedTable}: Iceberg's own method bypasses
+     * {@link #loadTable}, so two drivers could take the same fence. Columns with defaults are added here, because
      * Iceberg's Spark catalog refuses them.
      */
     @Override
@@ -88,11 +88,11 @@ public final class FeedCatalog extends SparkCatalog {
     }
 
     /**
-     * Keeps the tables that a catalog has loaded, so that a metadata file is parsed once.
+     * The tables that a catalog has loaded, so that a metadata file is parsed only once.
      *
      * <p>A batch loads its table several times, and Iceberg would parse the whole metadata file each time. For a table
-     * with thousands of snapshots, parsing would take most of the time of a small batch. The catalog is still asked
-     * each time which file is current, unlike with Iceberg's own cache of tables.
+     * with thousands of snapshots, parsing would take most of the time of a small batch. Unlike with Iceberg's own
+     * cache of tables, every load still asks the catalog which file is current.
      */
     static final class KnownTables {
         private static final int MOST_TABLES = 500;
@@ -106,14 +106,14 @@ public final class FeedCatalog extends SparkCatalog {
             }
         };
 
-        /** Keeps a table, but not of a REST catalog, which sends new credentials each time that a table is loaded. */
+        /** Remembers a table, except of a REST catalog, which sends new credentials with every load. */
         synchronized void put(Identifier identifier, BaseTable table) {
             if (table.operations() instanceof BaseMetastoreTableOperations) {
                 tables.put(identifier, new SoftReference<>(table));
             }
         }
 
-        /** Returns a kept table with current metadata; null if it must be loaded: not kept, or recreated. */
+        /** Returns a remembered table with current metadata; null if the table is not remembered, or was recreated. */
         BaseTable refreshed(Identifier identifier) {
             BaseTable table;
             synchronized (this) {
@@ -127,7 +127,7 @@ public final class FeedCatalog extends SparkCatalog {
                 CheckedOperations.refresh(table.operations());
                 return table;
             } catch (RuntimeException changed) {
-                // The table was dropped or recreated. If instead the catalog does not answer, the load that follows
+                // The table was dropped or recreated, or the catalog does not answer: then the load that follows
                 // reports the error.
                 synchronized (this) {
                     tables.remove(identifier);
@@ -137,7 +137,7 @@ public final class FeedCatalog extends SparkCatalog {
         }
     }
 
-    /** Adds columns whose default is also the value in existing rows: {@code ADD COLUMNS (c STRING DEFAULT 'x')}. */
+    /** Adds columns whose default is also their value in existing rows: {@code ADD COLUMNS (c STRING DEFAULT 'x')}. */
     static final class ColumnDefaults {
         private ColumnDefaults() {}
 

@@ -20,19 +20,19 @@ import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.catalyst.parser.ParseException;
 
-/** Reads a table's ledger for Python, and commits without rows. */
+/** Reads a table's ledger for Python, and commits snapshots without rows. */
 public final class FeedLedger {
     private static final ObjectMapper JSON = new ObjectMapper();
 
     private FeedLedger() {}
 
-    /** A snapshot that is sent to Python as JSON; reading its fields one by one would take dozens of calls. */
+    /** A snapshot, sent to Python as JSON: reading its fields one by one would take dozens of calls. */
     public record Found(long id, Long parent, long sequence, long milliseconds, Map<String, String> summary) {}
 
     /**
      * Returns a snapshot and its ancestors, newest first, as a JSON list.
      *
-     * @param from the snapshot's id; null for the newest snapshot of the feed's branch
+     * @param from the id of the snapshot; null for the newest snapshot of the feed's branch
      * @param most the most snapshots to return
      */
     public static String ancestors(Table table, String feed, Long from, int most) throws JsonProcessingException {
@@ -60,7 +60,7 @@ public final class FeedLedger {
         return JSON.writeValueAsString(table.properties());
     }
 
-    /** The key in a snapshot's summary for the id of its commit. */
+    /** The key, in a snapshot's summary, of the commit's id. */
     public static final String COMMIT_ID = Ledger.COMMIT_ID;
 
     /** Returns the columns of a table as the JSON of Spark's StructType. */
@@ -68,7 +68,7 @@ public final class FeedLedger {
         return SparkSchemaUtil.convert(table.schema()).json();
     }
 
-    /** Returns names and types, as JSON, of columns whose Iceberg type has fewer values than their Spark type. */
+    /** Returns, as JSON, names and types of the columns whose Iceberg type has fewer values than their Spark type. */
     public static String constrained(Table table) throws JsonProcessingException {
         Map<String, String> found = new LinkedHashMap<>();
         for (Types.NestedField field : table.schema().columns()) {
@@ -81,8 +81,8 @@ public final class FeedLedger {
 
     /**
      * Returns a feed's position as JSON: {@code commit-id}, {@code snapshot-id} and {@code ranges} of its newest
-     * commit, even if the snapshot expired, and {@code covered} if it is known. Returns null if the table has no commit
-     * of the feed.
+     * commit, even if that snapshot has expired; and {@code covered}, the offsets that the table has, if they are
+     * known. Returns null if the table has no commit of the feed.
      *
      * @throws BatchRefused if the position is unknown after a rollback
      */
@@ -97,7 +97,7 @@ public final class FeedLedger {
         return Ledger.head(metadata(table), feed);
     }
 
-    /** Returns whether the table has a replay's rows; the feed's last replay counts even after its snapshot expired. */
+    /** Returns whether the table has a replay's rows. The last replay is found even if its snapshot has expired. */
     public static boolean hasReplay(Table table, String feed, String id) {
         TableMetadata metadata = metadata(table);
         LastReplay last = LastReplay.of(metadata, feed);
@@ -111,7 +111,7 @@ public final class FeedLedger {
         return !(((HasTableOperations) table).operations() instanceof CheckedOperations checked) || checked.guardsProperties();
     }
 
-    /** Commits a snapshot without rows, with these properties, to the branch of the feed that the properties name. */
+    /** Commits a snapshot without rows, with these properties, to the branch of the feed that they name. */
     public static void commit(Table table, Map<String, String> properties) {
         AppendFiles append = table.newFastAppend();
         String feed = Ledger.owner(properties);

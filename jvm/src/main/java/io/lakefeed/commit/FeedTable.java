@@ -24,8 +24,8 @@ final class FeedTable extends BaseTable {
     private static final long serialVersionUID = 1L;
 
     /**
-     * Runs the steps of an append in the calling thread. With a pool of threads, Iceberg waits for each of three steps
-     * by looking every 10 ms whether it is done. An append gains nothing from a pool: it rewrites only the manifests
+     * Runs the steps of an append in the calling thread. With a pool of threads, Iceberg checks only every 10 ms
+     * whether each of three steps is done. An append gains nothing from a pool, because it rewrites only the manifests
      * that it merges.
      */
     private static final ExecutorService CALLER = MoreExecutors.newDirectExecutorService();
@@ -41,8 +41,9 @@ final class FeedTable extends BaseTable {
     }
 
     /**
-     * Sets fences, which are properties. If a catalog does not guard properties, the same commit adds an empty
-     * snapshot, so that every commit that was checked before this one fails.
+     * Sets fences, which are table properties. If the catalog does not detect concurrent changes of properties, the
+     * same commit adds an empty snapshot, so that a concurrent commit, which was checked with the old fence, gets a
+     * conflict.
      */
     void takeFences(Map<String, String> fences) {
         boolean guarded = ((CheckedOperations) operations()).guardsProperties();
@@ -54,7 +55,7 @@ final class FeedTable extends BaseTable {
             TableMetadata table = operations().current();
             fences.forEach((key, fence) -> {
                 AppendFiles nothing = transaction.newFastAppend();
-                // Commit to the feed's branch, because the snapshot makes only commits to its own branch fail.
+                // Commit to the feed's branch, because a snapshot causes conflicts only with commits to its own branch.
                 nothing.toBranch(Ledger.branch(table, Ledger.fenced(key)));
                 nothing.set(Ledger.TAKEN + key.substring(Ledger.FENCES.length()), fence).commit();
             });
@@ -62,7 +63,7 @@ final class FeedTable extends BaseTable {
         transaction.commitTransaction();
     }
 
-    /** Returns the copy that is sent to executors. BaseTable has the same method, but private to its package. */
+    /** Returns the copy for executors, as BaseTable's own method does, which is private to its package. */
     Object writeReplace() {
         return SerializableTable.copyOf(this);
     }
@@ -93,7 +94,7 @@ final class FeedTable extends BaseTable {
     }
 
     /**
-     * Wraps an update so that its commit, after all tasks, checks the batch's counts and adds them to the snapshot's
+     * Wraps an update: its commit, which follows all tasks, checks the batch's counts and adds them to the snapshot's
      * summary. Spark cannot add the counts, because it fixes the summary's properties when the write begins.
      */
     private static <T extends SnapshotUpdate<?>> T counted(Class<T> type, T update, TableOperations operations) {

@@ -18,8 +18,8 @@ import org.apache.iceberg.TableMetadata;
  *
  * <p>The summary of a feed's snapshot has {@value #FEED}, {@value #COMMIT_ID}, {@value #RANGES} and {@value #FENCE}.
  * Ranges are {@code {"topic":{"id":"…","ranges":{"0":[start,end]}}}}, with {@code "marks":{"0":["…","…"]}} if the
- * source has its own sequence numbers. Because snapshots expire, a commit also stores the feed's position in the
- * table's property {@value #POSITION} and the feed's name.
+ * source has its own sequence numbers. Because snapshots expire, a commit also stores the feed's position in the table
+ * property {@value #POSITION} + feed's name.
  */
 final class Ledger {
     static final String FEED = "lakefeed.feed";
@@ -27,21 +27,21 @@ final class Ledger {
     static final String RANGES = "lakefeed.ranges";
     static final String COUNTS = "lakefeed.counts";
     static final String FENCE = "lakefeed.fence";
-    /** The number of rows that the commit must add, if that number is known before the commit. */
+    /** The number of rows that the commit must add; absent if the number is not known before the commit. */
     static final String ROWS = "lakefeed.rows";
-    /** With the value {@code sparse}, a feed may leave batches out, but not repeat a batch or go back. */
+    /** With the value {@code sparse}, the feed may leave out batches, but not repeat a batch or go back. */
     static final String CONTINUITY = "lakefeed.continuity";
 
     /**
-     * Marks a commit that moves the feed to other positions and adds no rows: {@code
+     * In a commit that moves the feed to other offsets and adds no rows: {@code
      * {"reason":"rewind","positions":{"topic":{"id":"…","ranges":{"0":[from,to]}}}}}. The id in {@code positions} is
-     * the topic's id before the move. The ranges of the commit are empty and begin at the new position. If the position
-     * is unknown after a rollback, the commit has {@code "unknown":true} instead of positions.
+     * the topic's id before the move. The ranges of the commit are empty and begin at the new offsets. If a rollback
+     * has made the old offsets unknown, the commit has {@code "unknown":true} instead of positions.
      */
     static final String MOVED = "lakefeed.moved";
 
     /**
-     * Marks the first commit of a feed that takes the table over from another tool: {@code
+     * In the first commit of a feed that takes the table over from another tool: {@code
      * {"from":"…","place":"…","after":snapshot id or null}}.
      */
     static final String ADOPTED = "lakefeed.adopted";
@@ -55,25 +55,25 @@ final class Ledger {
     /** Id of a replay of dead letters. */
     static final String REPLAY = "lakefeed.replay";
 
-    /** The feed of a replay, whose commit has no ranges. Replays have their own fence. */
+    /** In a replay's commit, which has no ranges: the feed of the dead letters. Replays have a separate fence. */
     static final String REPLAY_OF = "lakefeed.replay-of";
 
     static final String REPLAYS = ".replays";
 
-    /** Property (with the feed's name) of the branch that the feed commits to; without the property, {@code main}. */
+    /** Property, followed by the feed's name: the branch that the feed commits to; absent for {@code main}. */
     static final String BRANCH = "lakefeed.branch.";
 
     static final String POSITION = "lakefeed.position.";
-    /** Property (with the feed's name) of the fence that a driver took last. */
+    /** Property, followed by the feed's name: the fence that a driver has taken last. */
     static final String FENCES = "lakefeed.fence.";
 
-    /** Key (with the feed's name) in the summary of an empty snapshot that was committed to take this fence. */
+    /** In the summary of an empty snapshot, followed by the feed's name: the fence taken with this snapshot. */
     static final String TAKEN = "lakefeed.fence-taken.";
 
-    /** Prefix of a plug-in's entries in a summary, which are properties of the table, too, because snapshots expire. */
+    /** Prefix of a plug-in's entries in a summary; the table has them as properties, too, because snapshots expire. */
     static final String KEPT = "lakefeed.kept.";
 
-    /** The value of the position's property after a rollback that has removed all commits of the feed. */
+    /** The value of the property {@link #POSITION} after a rollback that has removed all commits of the feed. */
     static final String ROLLED_BACK = "rolled-back";
 
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -81,10 +81,10 @@ final class Ledger {
     private Ledger() {}
 
     /**
-     * The part of a commit that the check of the next commit needs.
+     * What the check of the next commit needs to know of a commit.
      *
-     * @param moved whether the commit moved the feed; empty ranges do not show a move, because a batch can be empty,
-     *     too
+     * @param moved whether the commit moved the feed: empty ranges do not show it, because a batch's ranges can be
+     * empty, too
      */
     record Commit(String commitId, long snapshotId, long sequenceNumber, JsonNode ranges, boolean moved) {
         static Commit of(Snapshot snapshot) {
@@ -97,7 +97,7 @@ final class Ledger {
                     summary.containsKey(MOVED));
         }
 
-        /** Returns whether {@code other} retries this commit: same id and, because ids can repeat, same ranges. */
+        /** Returns whether {@code other} retries this commit: equal id and, because ids can repeat, equal ranges. */
         boolean is(Commit other) {
             return commitId != null && commitId.equals(other.commitId) && ranges.equals(other.ranges);
         }
@@ -122,7 +122,7 @@ final class Ledger {
         return head == null ? null : head.snapshotId();
     }
 
-    /** Returns the feed of a batch, move, backfill or replay with this summary; null for another writer's commit. */
+    /** Returns the feed of a batch, move, backfill or replay, by its summary; null for another writer's commit. */
     static String owner(Map<String, String> summary) {
         return Stream.of(FEED, BACKFILL_OF, REPLAY_OF)
                 .map(summary::get)
@@ -131,7 +131,7 @@ final class Ledger {
                 .orElse(null);
     }
 
-    /** Returns the feed whose fence this property has: a driver's, or that of its backfills or replays. */
+    /** Returns the feed whose drivers, backfills or replays take this property's fence; null if it is no fence. */
     static String fenced(String fence) {
         String name = fence.substring(FENCES.length());
         for (String suffix : List.of(BACKFILLS, REPLAYS)) {
@@ -143,7 +143,7 @@ final class Ledger {
     }
 
     /**
-     * Returns the newest commit of a feed in the line of snapshots up to {@code head}, or null.
+     * Returns the newest commit of a feed in {@code head} and its ancestors, or null.
      *
      * @throws BatchRefused if the table was rolled back to before all known commits of the feed
      */
@@ -152,8 +152,8 @@ final class Ledger {
         if (found != null) {
             return Commit.of(found);
         }
-        // No snapshot of this line has a commit of the feed, because the feed is new, the snapshots expired, or a
-        // rollback removed them.
+        // No existing ancestor has a commit of the feed: the feed is new, the snapshots have expired, or a rollback
+        // removed them.
         String recorded = table.properties().get(POSITION + feed);
         if (recorded == null) {
             return null;
@@ -170,7 +170,7 @@ final class Ledger {
 
     /**
      * Returns whether an expired snapshot with this sequence number may be an ancestor of {@code head}: the oldest
-     * existing ancestor is newer and had a parent, too. Otherwise another engine has rolled the table back.
+     * existing ancestor is newer than the number, and had a parent. Otherwise another engine has rolled the table back.
      */
     static boolean mayDescendFrom(TableMetadata table, Long head, long sequenceNumber) {
         Snapshot oldest = line(table, head).reduce((newer, older) -> older).orElse(null);
@@ -180,9 +180,9 @@ final class Ledger {
     }
 
     /**
-     * Returns whether a snapshot without a parent once had one, because its totals include files of other snapshots:
-     * pyiceberg removes the id of an expired parent. The first snapshot of a new or replaced table has only its own
-     * files.
+     * Returns whether a snapshot without a parent id once had a parent: pyiceberg removes the id of an expired parent.
+     * Then the snapshot's totals include files of other snapshots, while the first snapshot of a new or replaced table
+     * has only its own files.
      */
     private static boolean followsFiles(Snapshot snapshot) {
         Map<String, String> summary = snapshot.summary();
@@ -191,13 +191,13 @@ final class Ledger {
                         .equals(summary.getOrDefault(SnapshotSummary.ADDED_FILES_PROP, "0"));
     }
 
-    /** Returns whether a snapshot is in the line up to {@code head}, or was there before it expired. */
+    /** Returns whether a snapshot is {@code head} or one of its ancestors, or was one before it expired. */
     static boolean descends(TableMetadata table, Long head, long snapshotId, long sequenceNumber) {
         return line(table, head).anyMatch(each -> each.snapshotId() == snapshotId)
                 || table.snapshot(snapshotId) == null && mayDescendFrom(table, head, sequenceNumber);
     }
 
-    /** Returns whether {@code ancestor} is in a snapshot's line, or is the expired parent of the line's oldest one. */
+    /** Returns whether {@code ancestor} is a snapshot, one of its ancestors, or the oldest one's expired parent. */
     static boolean descendsFrom(TableMetadata table, Snapshot snapshot, long ancestor) {
         return line(table, snapshot == null ? null : snapshot.snapshotId())
                 .anyMatch(each -> each.snapshotId() == ancestor || Objects.equals(each.parentId(), ancestor));
@@ -218,7 +218,7 @@ final class Ledger {
                 .orElse(null);
     }
 
-    /** Returns why a commit cannot follow {@code last}; empty if it begins at its end, or moves the feed from there. */
+    /** Returns why a commit cannot follow {@code last}; empty if it begins at the end of {@code last}, or is a move. */
     static List<String> faults(JsonNode last, Map<String, String> summary) {
         JsonNode ranges = parsed(summary.get(RANGES));
         JsonNode moved = positions(summary);
@@ -262,7 +262,7 @@ final class Ledger {
         return faults;
     }
 
-    /** Compares a source's own sequence numbers: equal counts of records do not prove that none is missing. */
+    /** Compares a source's own sequence numbers, because equal counts do not prove that no record is missing. */
     private static List<String> marked(String name, JsonNode before, JsonNode now, String partition) {
         JsonNode ended = before.path("marks").path(partition).path(1);
         JsonNode begins = now.path("marks").path(partition).path(0);
@@ -272,7 +272,7 @@ final class Ledger {
                 : List.of(name + " begins after " + begins.asText() + ", the table ends at " + ended.asText());
     }
 
-    /** Describes ranges that a feed at {@code position} will read itself, or of a topic with another id. */
+    /** Describes ranges that a feed at {@code position} will read itself, or that belong to a topic with another id. */
     static List<String> ahead(JsonNode position, JsonNode ranges) {
         List<String> ahead = new ArrayList<>();
         ranges.properties().forEach(topic -> topic.getValue().path("ranges").properties().forEach(partition -> {
@@ -286,12 +286,12 @@ final class Ledger {
         return ahead;
     }
 
-    /** Returns the positions that a commit moves the feed from and to; a missing node for a commit without a move. */
+    /** Returns the positions that a commit moves the feed from and to; a missing node if the commit is no move. */
     static JsonNode positions(Map<String, String> summary) {
         return parsed(summary.getOrDefault(MOVED, "{}")).path("positions");
     }
 
-    /** Returns whether a commit moves the feed from an unknown position; refused if the position is known. */
+    /** Returns whether a commit moves the feed from an unknown position; if the position is known, refuses it. */
     static boolean movesFromUnknown(Map<String, String> summary) {
         return parsed(summary.getOrDefault(MOVED, "{}")).path("unknown").asBoolean();
     }

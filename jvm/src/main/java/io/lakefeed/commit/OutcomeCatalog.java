@@ -4,7 +4,7 @@ import io.lakefeed.FunctionsOnly;
 import java.util.Map;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** Provides {@code <catalog>.outcome_<commit id>}, which counts the records of the open batch with this id. */
+/** Provides {@code <catalog>.outcome_<commit id>}, which counts the records of the open batch of this commit. */
 public final class OutcomeCatalog extends FunctionsOnly {
     private static final String PREFIX = "outcome_";
 

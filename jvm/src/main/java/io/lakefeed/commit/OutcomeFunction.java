@@ -9,11 +9,11 @@ import org.apache.spark.unsafe.types.UTF8String;
  * {@code outcome(topic, partition, offset, verdict, reason, schema id)} counts a record and returns whether it becomes
  * a row.
  *
- * <p>Use the function in a filter directly after the decoder, where each record passes once and in order.
+ * <p>Use the function in a filter directly after the decoder: there, each record passes once and in order.
  */
 public final class OutcomeFunction extends SqlFunction<Boolean> {
     private static final long serialVersionUID = 1L;
-    /** The verdict on a dead letter; verdicts have the numbers of {@code lakefeed.records.decode.verdict}. */
+    /** The verdict on a dead letter. Verdicts are the numbers of {@code lakefeed.records.decode.verdict}. */
     private static final int DEAD_LETTER = 1;
 
     private static final int SKIPPED = 2;
@@ -74,7 +74,7 @@ public final class OutcomeFunction extends SqlFunction<Boolean> {
     }
 
     private Outcomes.RangeOutcome begin(UTF8String topic, int partition, long offset) {
-        // The topic is copied, because the next record overwrites the row's bytes.
+        // Copy the topic, because the next record overwrites the row's bytes.
         this.topic = topic.clone();
         range = new Outcomes.RangeOutcome(topic.toString(), partition, offset);
         lastSchema = NO_SCHEMA;

@@ -25,13 +25,13 @@ import org.apache.spark.util.AccumulatorV2;
  * writers' schemas.
  *
  * <p>{@link OutcomeFunction} fills this accumulator in the tasks. The driver has all counts when the tasks have ended,
- * before a sink commits. A range is identified by its first offset, so it counts only once even if a task runs twice or
- * a plan scans its source twice.
+ * before a sink commits. Counts are stored by the first offset of their range, so a range counts once even if its task
+ * runs twice or a plan scans its source twice.
  */
 public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Outcomes.RangeOutcome>> {
     private static final long serialVersionUID = 1L;
     private static final ObjectMapper JSON = new ObjectMapper();
-    /** The batches that this driver is writing, by the id of their commit. */
+    /** The batches that this driver is writing, by commit id. */
     private static final Map<String, Outcomes> OPEN = new ConcurrentHashMap<>();
 
     /** A concurrent map, because an executor sends heartbeats while the task runs. */
@@ -42,15 +42,15 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
     private transient Set<Integer> coveredSchemas;
     private transient boolean requiresFields;
     private transient String refusal;
-    /** The rows that the batch's commit has added; null before it, or if the sink does not report them. */
+    /** The rows that the batch's commit has added; null before the commit, or if the sink does not report them. */
     private transient volatile Long landed;
 
     private transient volatile Supplier<Map<String, String>> entries = Map::of;
 
-    /** The time, by {@link System#nanoTime}, when the sink was last allowed to commit; 0 if it was not allowed yet. */
+    /** The time ({@link System#nanoTime}) at which the sink was last allowed to commit; 0 before that. */
     private transient volatile long allowedAt;
 
-    /** A limit for the number and the share of dead letters, in this batch and earlier batches together. */
+    /** A limit for the number and the share of dead letters in this batch and in earlier batches, added up. */
     private record Bound(long mostDeadLetters, double mostShare, long recordsBefore, long deadLettersBefore) {
         boolean allows(long deadLetters, long records) {
             long all = deadLettersBefore + deadLetters;
@@ -60,7 +60,7 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
 
     Outcomes() {}
 
-    /** Starts counting a batch, on the driver; {@link #close} ends it. */
+    /** Starts counting a batch, on the driver; {@link #close} ends the count. */
     public static Outcomes open(SparkContext spark, String commitId) {
         Outcomes outcomes = new Outcomes();
         spark.register(outcomes, "lakefeed outcomes");
@@ -77,7 +77,7 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         return new OutcomeFunction(this);
     }
 
-    /** Starts the next batch of a query with one plan for all batches: counts are zero, bounds must be set again. */
+    /** Starts the next batch of a query whose plan is the same for all batches: clears the counts, and the limits. */
     public void next(String commitId, String nextCommitId) {
         OPEN.remove(commitId, this);
         reset();
@@ -91,7 +91,7 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         OPEN.put(nextCommitId, this);
     }
 
-    /** Notes the rows that a commit has added, if a batch of this JVM is open for it. */
+    /** Stores the number of rows that a commit has added, if this JVM has an open batch for it. */
     static void land(String commitId, long rows) {
         Outcomes outcomes = of(commitId);
         if (outcomes != null) {
@@ -122,7 +122,7 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         bounds.add(new Bound(mostDeadLetters, mostShare, recordsBefore, deadLettersBefore));
     }
 
-    /** Adds entries to the summary of the commit; they are asked for when all tasks have ended. */
+    /** Adds functions for entries of the commit's summary, which are called when all tasks have ended. */
     public void describe(Supplier<Map<String, String>> ofCommit) {
         entries = ofCommit;
     }
@@ -131,7 +131,7 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         return entries.get();
     }
 
-    /** Sets the writers' schemas that the table covers; a record with another schema refuses the commit. */
+    /** Sets the writers' schemas that the table covers; a record of any other schema makes the commit fail. */
     public void cover(Collection<Integer> schemaIds) {
         coveredSchemas = new HashSet<>(schemaIds);
     }
@@ -169,13 +169,13 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         allowedAt = Math.max(1, System.nanoTime());
     }
 
-    /** Returns how many seconds ago the sink was allowed to commit; -1 if the sink was not allowed, or did not ask. */
+    /** Returns how many seconds ago the sink was allowed to commit; -1 if it was not allowed, or did not ask. */
     public double secondsSinceAllowed() {
         long at = allowedAt;
         return at == 0 ? -1 : Math.max(0, System.nanoTime() - at) / 1e9;
     }
 
-    /** Returns the record that stops the feed, with the reason; null if there is none. */
+    /** Returns the record that stops the feed, with the reason; null if no record does. */
     public String stop() {
         return ranges.values().stream()
                 .filter(each -> each.stop != null)
@@ -201,7 +201,7 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         return ranges.values().stream().mapToLong(each -> each.leftOut).sum();
     }
 
-    /** Returns a field without a column, the same one in any order of tasks; null if there is none. */
+    /** Returns a field without a column, the same whatever the order of the tasks; null if there is none. */
     public String leftOutField() {
         return ranges.values().stream()
                 .filter(each -> each.leftOut > 0)
@@ -213,7 +213,7 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
                 .orElse(null);
     }
 
-    /** Lets the commit be refused if a row's record has a field that can become a column. */
+    /** Makes the commit fail if a row's record has a field that can become a column. */
     public void requireFields() {
         requiresFields = true;
     }
@@ -247,7 +247,7 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         return all;
     }
 
-    /** Returns the reasons of dead letters with their counts and one position each, the most frequent first. */
+    /** Returns the reasons of dead letters, the most frequent first, each with its count and one record's position. */
     public List<RangeOutcome.Reason> reasons() {
         Map<String, RangeOutcome.Reason> all = new LinkedHashMap<>();
         for (RangeOutcome range : ranges.values()) {
@@ -276,7 +276,7 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         return json(topics);
     }
 
-    /** Returns the range of each partition's dead letters: {@code {"topic":{"0":[first,last + 1]}}}. */
+    /** Returns each partition's range of dead letters, from first to last: {@code {"topic":{"0":[first,last + 1]}}}. */
     public String deadRanges() {
         Map<String, Map<Integer, long[]>> topics = new TreeMap<>();
         for (RangeOutcome range : ranges.values()) {
@@ -304,9 +304,9 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
 
     @Override
     public boolean isZero() {
-        // When Spark deserializes a counter, Spark registers it with the task before the fields are read, and then a
-        // heartbeat may call this method. An exception would end the executor's heartbeats, and two minutes later the
-        // driver would give the executor up.
+        // When Spark deserializes a counter, Spark registers it with the task before the fields are read, and a
+        // heartbeat may call this method in between. An exception would end the executor's heartbeats, and two minutes
+        // later the driver would give the executor up.
         return ranges == null || ranges.isEmpty();
     }
 
@@ -340,7 +340,7 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
     /** The outcomes of the records that one task has read from one partition. */
     static final class RangeOutcome implements Serializable {
         private static final long serialVersionUID = 1L;
-        /** The most reasons that are counted separately, so that broken records cannot fill the memory. */
+        /** The most reasons with a count of their own, so that broken records cannot fill the memory. */
         private static final int MOST_REASONS = 20;
 
         private static final int LONGEST_REASON = 200;
@@ -349,7 +349,7 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         final String topic;
         final int partition;
         final long firstOffset;
-        /** A concurrent set, because an executor sends heartbeats while the task runs. */
+        /** A concurrent set, because the executor sends heartbeats while the task runs. */
         final Set<Integer> schemaIds = ConcurrentHashMap.newKeySet();
 
         final Map<String, Reason> reasons = new ConcurrentHashMap<>();
@@ -358,7 +358,7 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         long skipped;
         long firstDead = Long.MAX_VALUE;
         long lastDead = -1;
-        /** The number of rows whose records have a field without a column, such as {@link #leftOutField}. */
+        /** The number of rows whose records have a field without a column, as {@link #leftOutField} is. */
         long leftOut;
 
         String leftOutField;
@@ -369,10 +369,10 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         /** The record that stops the feed, with the reason; null if there is none. */
         String stop;
 
-        /** Identifies a range; the same in all attempts of the range's task. */
+        /** Identifies a range: equal in all attempts of the range's task. */
         record Key(String topic, int partition, long firstOffset) implements Serializable {}
 
-        /** A kind of dead letter; its text has no numbers, so that equal errors at different positions are one kind. */
+        /** A reason of dead letters, without its numbers, so that equal errors at different offsets have one reason. */
         public record Reason(String text, long count, String sample) implements Serializable {
             Reason and(Reason other) {
                 return new Reason(text, count + other.count, sample);
@@ -389,7 +389,7 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
             return new Key(topic, partition, firstOffset);
         }
 
-        /** Stops the feed at a record; if several records stop the feed, the first one is reported. */
+        /** Stops the feed at a record; if several records stop it, the first is reported. */
         void stop(long offset, String reason) {
             if (stop == null) {
                 stop = "topic " + topic + ", partition " + partition + ", offset " + offset + ": " + reason;

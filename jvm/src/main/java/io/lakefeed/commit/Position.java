@@ -11,14 +11,14 @@ import org.apache.iceberg.Snapshot;
 import org.apache.iceberg.TableMetadata;
 
 /**
- * A feed's position in a table, stored in the table's property {@value Ledger#POSITION} and the feed's name.
+ * A feed's position in a table, stored in the table property {@value Ledger#POSITION} + feed's name.
  *
  * @param commit the feed's newest commit
  * @param covered the offsets that the table has; null if they are unknown
- * @param kept the offsets whose rows stayed in the table when a rewind went back over the offsets, so that the table
- *     may have several rows of each record
- * @param at the newest snapshot that has changed {@code covered}: of a commit, a move or a backfill
- * @param sequence that snapshot's sequence number
+ * @param kept the offsets whose rows a rewind has left in the table, so that the table may have several rows of a
+ * record
+ * @param at the newest snapshot that has changed {@code covered}: a commit, a move or a backfill
+ * @param sequence the sequence number of this snapshot
  */
 record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, long sequence) {
     String toJson() {
@@ -56,8 +56,7 @@ record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, lo
     }
 
     /**
-     * Returns a feed's position in the line of snapshots up to {@code head}; null if the line has no commit of the
-     * feed.
+     * Returns a feed's position as of {@code head}; null if it and its ancestors have no commit of the feed.
      *
      * @throws BatchRefused if the position is unknown
      */
@@ -80,7 +79,7 @@ record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, lo
                 trusted ? recorded.sequence : 0);
     }
 
-    /** Returns the position after one more snapshot: a commit of the feed, a move, or a backfill. */
+    /** Returns the position after a further snapshot of the feed: a commit, a move, or a backfill. */
     static Position after(Position before, Snapshot snapshot, String feed) {
         boolean moves = feed.equals(snapshot.summary().get(Ledger.FEED));
         boolean unknown = "sparse".equals(snapshot.summary().get(Ledger.CONTINUITY))
@@ -100,9 +99,9 @@ record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, lo
     }
 
     /**
-     * Returns the offsets whose rows the moves up to {@code head} have kept.
+     * Returns the offsets whose rows the moves up to {@code head} have left in the table.
      *
-     * @param before the offsets that are recorded, from moves whose snapshots may have expired
+     * @param before the recorded offsets, from moves whose snapshots may have expired
      */
     private static Covered kept(TableMetadata table, Long head, String feed, Covered before) {
         List<Snapshot> line = new ArrayList<>(Ledger.line(table, head).toList());
@@ -131,8 +130,8 @@ record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, lo
     }
 
     /**
-     * Returns the position to record when the table moves to another line of snapshots, for instance by a rollback: the
-     * newest commit of the new line, and the offsets that the new line covers.
+     * Returns the position to record if the table gets another current snapshot that is no descendant, as by a
+     * rollback: the newest commit and the offsets of that snapshot and its ancestors.
      */
     static String afterMove(TableMetadata base, TableMetadata changed, String feed) {
         Long head = Ledger.headId(changed, feed);
@@ -149,7 +148,7 @@ record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, lo
                 .toJson();
     }
 
-    /** Returns the kept offsets without the new line's moves; adds rows that come back because their move was undone. */
+    /** Returns the kept offsets, without the moves that the new snapshot lacks, and with rows that come back. */
     private static Covered keptBefore(TableMetadata base, TableMetadata changed, String feed) {
         String text = base.properties().get(Ledger.POSITION + feed);
         Covered kept = text.equals(Ledger.ROLLED_BACK) ? Covered.nothing() : Covered.of(ofJson(text).kept.toJson());
@@ -203,7 +202,7 @@ record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, lo
         covered.add(ranges);
     }
 
-    /** Undoes a snapshot's change of {@code covered}; returns false if a move to another topic made that impossible. */
+    /** Undoes a snapshot's change of {@code covered}; returns false if it moved the feed to a recreated topic. */
     private static boolean takeBack(Covered covered, Snapshot snapshot) {
         Map<String, String> summary = snapshot.summary();
         JsonNode ranges = Ledger.parsed(summary.get(Ledger.RANGES));
@@ -221,7 +220,7 @@ record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, lo
         return true;
     }
 
-    /** Returns the ranges that a move goes back over. */
+    /** Returns the ranges that a move makes the feed read again. */
     private static JsonNode rewound(Map<String, String> summary) {
         ObjectNode rewound = JsonNodeFactory.instance.objectNode();
         Ledger.positions(summary).properties().forEach(topic -> {

@@ -20,9 +20,9 @@ public final class Publication {
     private Publication() {}
 
     /**
-     * Compares {@code main} with a feed's branch: {@code published} if {@code main} has all commits of the branch,
-     * {@code ahead} if only the branch has more, {@code diverged} if {@code main} has commits that the branch lacks,
-     * {@code missing} if the feed's branch does not exist.
+     * Compares {@code main} with a feed's branch: {@code published} if {@code main} has all commits of the branch;
+     * {@code ahead} if only the branch has further commits; {@code diverged} if {@code main} has commits that the
+     * branch lacks; {@code missing} if the branch does not exist.
      */
     public static String state(Table table, String feed) {
         TableMetadata metadata = FeedLedger.metadata(table);
@@ -31,8 +31,8 @@ public final class Publication {
     }
 
     /**
-     * Moves {@code main} to a snapshot that descends from it, and sets properties in the same commit. If the state is
-     * not {@code ahead}, nothing changes.
+     * Moves {@code main} to one of its descendants, and sets properties in the same commit. Nothing changes unless the
+     * state is {@code ahead}.
      *
      * @return the state before the move: see {@link #state(Table, String)}
      */
@@ -53,8 +53,7 @@ public final class Publication {
                                 .build());
                 return state;
             } catch (CommitFailedException conflict) {
-                // The feed's next batch or another writer's commit to main came first, so the states are compared
-                // again.
+                // The feed's next batch, or another writer's commit to main, came first: compare the branches again.
                 if (attempt >= TRIES) {
                     throw conflict;
                 }
@@ -62,7 +61,7 @@ public final class Publication {
         }
     }
 
-    /** Moves a feed's branch, and so the feed's position, back to {@code main}; unpublished rows are dropped. */
+    /** Moves a feed's branch, and thereby the feed's position, back to {@code main}; drops the unpublished rows. */
     public static void discard(Table table, String feed) {
         TableOperations operations = ((HasTableOperations) table).operations();
         TableMetadata base = operations.refresh();

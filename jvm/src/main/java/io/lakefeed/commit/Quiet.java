@@ -7,16 +7,16 @@ import org.apache.iceberg.TableMetadata;
 import org.apache.iceberg.exceptions.ValidationException;
 
 /**
- * Pauses rewrites of the table's files for a writer whose MERGE has conflicted with a rewrite: the MERGE runs again,
- * and would conflict with the next rewrite, too. No rewrite is committed until the time in the property {@value
- * #PROPERTY}, in milliseconds since 1970. The writer's commit ends the pause.
+ * Pauses rewrites of the table's files, such as compactions. A writer whose MERGE has conflicted with a rewrite
+ * requests the pause, because the repeated MERGE would conflict with the next rewrite, too. No rewrite is committed
+ * until the time in the property {@value #PROPERTY}, in milliseconds since 1970. The writer's commit ends the pause.
  */
 final class Quiet {
     static final String PROPERTY = "lakefeed.upkeep.quiet";
 
     private Quiet() {}
 
-    /** @throws ValidationException if one of the snapshots is a rewrite, and a writer has paused rewrites */
+    /** @throws ValidationException if one of the snapshots is a rewrite, and rewrites are paused */
     static void check(TableMetadata base, List<Snapshot> added) {
         String until = base.properties().get(PROPERTY);
         if (until != null

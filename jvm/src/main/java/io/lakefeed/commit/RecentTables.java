@@ -6,7 +6,7 @@ import java.util.Map;
 import org.apache.iceberg.TableMetadata;
 
 /**
- * Keeps the newest metadata of tables that this driver has loaded or committed, for views that must not send requests.
+ * Stores the newest metadata of tables that this driver has loaded or committed, for views that must not send requests.
  */
 public final class RecentTables {
     private static final int MOST_TABLES = 500;
@@ -29,7 +29,7 @@ public final class RecentTables {
         TABLES.put(table, new SoftReference<>(new Seen(metadata, System.currentTimeMillis())));
     }
 
-    /** Returns null if this driver has not loaded the table, or has dropped its metadata because memory is scarce. */
+    /** Returns null if this driver has not loaded the table, or has dropped its metadata because memory was scarce. */
     public static synchronized Seen of(String table) {
         SoftReference<Seen> kept = TABLES.get(table);
         return kept == null ? null : kept.get();

@@ -26,7 +26,7 @@ public final class TrialSchema {
     /**
      * Returns why Iceberg refuses to change the columns of a table; null if Iceberg accepts the changes.
      *
-     * @param steps a JSON list with a list for each commit, of {@code ["rename", path, name]}, {@code ["optional",
+     * @param steps a JSON list of commits, which are lists of {@code ["rename", path, name]}, {@code ["optional",
      *     path]}, {@code ["widen", path, type]} or {@code ["add", path of the struct or null, name, type]}
      */
     public static String refusal(Table table, String steps) throws JsonProcessingException {
@@ -91,7 +91,7 @@ public final class TrialSchema {
         return SparkSchemaUtil.convert(DataType.fromJson(json.asText()));
     }
 
-    /** Refuses a column that Iceberg would accept, because Spark could not read the table with it. */
+    /** Refuses a column that Iceberg would accept, but with which Spark could not read the table. */
     private static void refuseReserved(String name) {
         ValidationException.check(
                 !MetadataColumns.isMetadataColumn(name), "the name %s is reserved for a metadata column of Iceberg", name);

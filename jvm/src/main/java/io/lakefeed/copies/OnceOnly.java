@@ -26,11 +26,11 @@ import org.apache.spark.sql.types.DataTypes;
  * <p>It reads the headers {@code lakefeed.batch} ({@code query/number}), {@code lakefeed.source} ({@code
  * topic/partition/offset}) and {@code lakefeed.row} (a number that distinguishes equal rows of a batch). The sink
  * starts a batch only when Kafka has acknowledged the last one, and sends a row to the same partition each time. So in
- * each partition the duplicates of a row come before the next batch. The state has the rows of the newest batch, and
- * the highest offsets of older batches. Records without these headers are kept.
+ * each partition, a row's duplicates precede the next batch. The state consists of the rows of the newest batch and the
+ * highest offsets of older batches. Records without these headers are no duplicates.
  *
- * <p>If partitions were added to the topic between a row and its duplicate, the duplicate may be in another partition;
- * then it is kept.
+ * <p>If partitions were added to the topic between a row and its duplicate, the duplicate may be in another partition,
+ * and is not removed.
  */
 public final class OnceOnly {
     /** The column that {@link #marked} adds. */
@@ -53,7 +53,7 @@ public final class OnceOnly {
         return marked(records).filter("NOT " + COPY).drop(COPY);
     }
 
-    /** Returns all records with the column {@value #COPY}: whether a record repeats an earlier one. */
+    /** Returns all records with the column {@value #COPY}: true if a record repeats an earlier one. */
     public static Dataset<Row> marked(Dataset<Row> records) {
         MapFunction<Row, String> writer = OnceOnly::writer;
         FlatMapGroupsWithStateFunction<String, Row, byte[], Row> once = OnceOnly::once;
@@ -88,7 +88,7 @@ public final class OnceOnly {
         return RowFactory.create(values);
     }
 
-    /** Marks the records of one writer in one partition; after the last record it stores the newest batch's rows. */
+    /** Marks the records of one writer in one partition; then stores the newest batch's rows as state. */
     private static final class Marked implements Iterator<Row> {
         private final Iterator<Row> records;
         private final GroupState<byte[]> state;
@@ -133,8 +133,8 @@ public final class OnceOnly {
 
         /**
          * Returns whether a record of an older batch is a duplicate, by its offset in the source. The batch number is
-         * not enough, because after a rollback of its checkpoint the writer uses the same numbers for other records. A
-         * record without an offset in the source is kept.
+         * not enough: after a rollback of its checkpoint, the writer uses the same numbers for other records. A record
+         * without an offset in the source is no duplicate.
          */
         private boolean isBehind(Map<String, String> headers) {
             String source = headers.get(SOURCE);
@@ -165,7 +165,7 @@ public final class OnceOnly {
             for (byte[] each : new byte[][] {
                 record.<byte[]>getAs("key"), record.<byte[]>getAs("value"), bytes(source), bytes(row)
             }) {
-                // Each part is preceded by its length, so that different rows never give the same bytes.
+                // Write the length before each part, so that different rows never give the same bytes.
                 digest.update(ByteBuffer.allocate(4).putInt(each == null ? -1 : each.length).flip());
                 digest.update(each == null ? new byte[0] : each);
             }
@@ -180,7 +180,7 @@ public final class OnceOnly {
         return text == null ? null : text.getBytes(StandardCharsets.UTF_8);
     }
 
-    /** Returns lakefeed's headers of a record; if two headers have one name, the last counts. */
+    /** Returns lakefeed's headers of a record; if a header occurs twice, the last one counts. */
     private static Map<String, String> headers(Row record) {
         Map<String, String> found = new HashMap<>();
         int column = record.fieldIndex("headers");
@@ -191,7 +191,7 @@ public final class OnceOnly {
                 }
             }
         }
-        // Any producer can write headers with these names, so a malformed header counts as absent.
+        // Any producer can write headers with these names: treat a malformed header as absent.
         if (!A_SOURCE.matcher(found.getOrDefault(SOURCE, "")).matches()) {
             found.remove(SOURCE);
         }

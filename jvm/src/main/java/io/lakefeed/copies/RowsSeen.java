@@ -15,9 +15,9 @@ import java.util.UUID;
 import org.roaringbitmap.longlong.Roaring64NavigableMap;
 
 /**
- * The rows of one writer's batch that one partition of a topic has. For each row it stores the offset in the source, in
- * a bitmap, or else a digest of 128 bits. The highest offset of each source partition is kept over all batches of the
- * writer.
+ * The rows of one batch of one writer, in one partition of the topic. A row is stored as its offset in the source, in a
+ * bitmap, or without such an offset as a digest of 128 bits. The highest offset of each source partition, over all
+ * batches of the writer, is stored, too.
  */
 final class RowsSeen {
     private final Map<String, Roaring64NavigableMap> offsets = new HashMap<>();
@@ -36,7 +36,7 @@ final class RowsSeen {
         return new RowsSeen(highest);
     }
 
-    /** Returns whether any batch had this offset of the source partition, or a higher offset. */
+    /** Returns whether a batch had this offset of the source partition, or a higher one. */
     boolean reached(String partition, long offset) {
         return highest.getOrDefault(partition, -1L) >= offset;
     }
@@ -55,7 +55,7 @@ final class RowsSeen {
         return digests.add(digest);
     }
 
-    /** Returns these rows, and the number of their batch, as the bytes that {@link #read} reads. */
+    /** Returns the bytes of these rows and their batch number, which {@link #read} reads. */
     byte[] write(long batch) {
         ByteArrayOutputStream bytes = new ByteArrayOutputStream();
         try (DataOutputStream out = new DataOutputStream(bytes)) {

@@ -6,23 +6,22 @@ import java.util.stream.Stream;
 import org.apache.avro.Schema;
 
 /**
- * Decides, once for each writer's schema, whether its records are read: the option {@code schema.accept} of a pipeline
- * file.
+ * Decides whether records of a writer's schema are read: the option {@code schema.accept} of a pipeline file.
  *
- * <p>Python has the same rule in {@code lakefeed.records.schema.reader}, which decides whether a table follows a
- * schema. A test compares the two rules.
+ * <p>The decision is made once per schema. Python has the same rule in {@code lakefeed.records.schema.reader}, which
+ * decides whether a table follows a schema. A test compares the two rules.
  */
 enum Acceptance {
     SAME_RECORD,
     RESOLVABLE,
     ANY;
 
-    /** Returns the rule that a catalog's option names; if the option is null, the default rule. */
+    /** Returns the rule that a catalog's option names; null names the default rule. */
     static Acceptance of(String option) {
         return option == null ? SAME_RECORD : valueOf(option.toUpperCase(java.util.Locale.ROOT));
     }
 
-    /** Returns the plan for reading {@code writer}'s records; for a refused schema, it refuses every record. */
+    /** Returns the plan for reading {@code writer}'s records; for a refused schema, a plan that refuses each record. */
     AvroStep plan(Schema writer, Schema reader) {
         if (writer.isUnion() && !reader.isUnion()) {
             AvroStep[] branches = writer.getTypes().stream().map(each -> plan(each, reader)).toArray(AvroStep[]::new);
@@ -68,7 +67,7 @@ enum Acceptance {
         return null;
     }
 
-    /** Compares names and aliases of both sides without namespaces, as Avro's resolution does. */
+    /** Compares names, and aliases of both schemas, without namespaces, as Avro's resolution does. */
     private static boolean isSameRecord(Schema writer, Schema reader) {
         return Stream.concat(Stream.of(reader.getName()), reader.getAliases().stream().map(Acceptance::shortName))
                         .anyMatch(writer.getName()::equals)

@@ -40,7 +40,7 @@ final class AvroDefault {
         return new AvroDeserializer(schema, type, "CORRECTED", false, "", -1).deserialize(datum).get();
     }
 
-    /** Returns the one type in a union of null and another type; any other schema unchanged. */
+    /** Returns the only type besides null in a union; any other schema unchanged. */
     static Schema withoutNull(Schema schema) {
         List<Schema> others = schema.isUnion() ? AvroTypes.types(schema) : List.of();
         return others.size() == 1 ? others.get(0) : schema;

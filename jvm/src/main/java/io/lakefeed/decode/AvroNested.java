@@ -10,7 +10,7 @@ import org.apache.spark.sql.catalyst.util.MapData;
 import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Steps that contain other steps: records, unions, arrays, maps. */
+/** The steps that contain other steps: for records, unions, arrays and maps. */
 final class AvroNested {
     private AvroNested() {}
 
@@ -20,7 +20,7 @@ final class AvroNested {
 
     /** Reads a record: the writer's fields in their order, then the fields that only the reader has. */
     static final class OfRecord extends AvroStep {
-        /** Marks a field that is skipped, in the places of {@link #become}. */
+        /** Stands for a field that is skipped, in the {@code places} of {@link #become}. */
         static final int NOWHERE = -1;
 
         private AvroStep[] steps;
@@ -36,11 +36,11 @@ final class AvroNested {
         }
 
         /**
-         * Sets the steps after the constructor, because a record can contain itself.
+         * Sets the steps; not in the constructor, because a record can contain itself.
          *
-         * @param places for each step, the position of its field in the row
+         * @param places for each step, the ordinal of its field in the row
          * @param names the names of the reader's fields
-         * @param written the names of the steps' fields in the writer's schema, for errors
+         * @param written for each step, the name of its field in the writer's schema, for errors
          */
         void become(AvroStep[] steps, int[] places, String[] names, String[] written) {
             this.steps = steps;
@@ -156,7 +156,7 @@ final class AvroNested {
         }
     }
 
-    /** Reads a value into a struct with one set field: the column of a reader's union of several types. */
+    /** Reads a value into a struct in which only one field is set: the column of a reader's union of several types. */
     static final class OfMember extends AvroStep {
         private final boolean repeated;
         private final int members;
@@ -235,7 +235,7 @@ final class AvroNested {
         }
     }
 
-    /** Reads a map; if two entries have the same key, the last one counts, as in Avro's reader. */
+    /** Reads a map; if a key occurs twice, its last entry counts, as in Avro's reader. */
     static final class OfMap extends AvroStep {
         private static final Object[] NONE = {};
         private static final MapData EMPTY_MAP = new ArrayBasedMapData(EMPTY, EMPTY);
@@ -298,7 +298,7 @@ final class AvroNested {
         }
     }
 
-    /** Reads a record inside a record of its own type, and returns it as JSON for a text column. */
+    /** Reads a record inside a record of the same type, and returns it as JSON for a text column. */
     static final class AsJson extends AvroStep {
         private final AvroStep step;
 
@@ -320,12 +320,12 @@ final class AvroNested {
     /**
      * The distinct keys of one map, in the order of their first occurrence.
      *
-     * <p>A {@code HashMap} would take more memory, and would be unsafe, because a producer that knows the hash of
-     * Spark's text can write a map whose keys all have the same hash. Here the hash depends on secret numbers, and a
-     * key takes a few bytes besides its text.
+     * <p>A {@code HashMap} would take more memory and be unsafe: a producer that knows the hash function of Spark's
+     * text can write a map whose keys all have the same hash. Here the hash depends on secret numbers, and a key takes
+     * only a few bytes besides its text.
      */
     static final class AvroKeys {
-        /** The number of keys below which comparing a key with all other keys is faster than hashing. */
+        /** With fewer keys than this, comparing a key with all other keys is faster than hashing. */
         private static final int FEW = 8;
 
         private static final Object[] NONE = {};
@@ -334,7 +334,7 @@ final class AvroNested {
 
         private Object[] keys = NONE;
         private int size;
-        /** A hash table of the keys' positions, from 1; 0 marks a free slot. Null if there are few keys. */
+        /** A hash table of the keys' indexes, from 1; 0 is a free slot. Null while there are few keys. */
         private int[] table;
 
         int size() {
@@ -345,7 +345,7 @@ final class AvroNested {
             keys = AvroStep.roomFor(size + more, keys);
         }
 
-        /** Returns the position of a key; adds a new key. */
+        /** Returns the index of a key; adds a new key. */
         int place(UTF8String key) {
             if (size < FEW) {
                 for (int at = 0; at < size; at++) {
@@ -367,7 +367,7 @@ final class AvroNested {
             return size++;
         }
 
-        /** Returns the slot of a key in the table; for a new key the free slot to use. */
+        /** Returns the slot of a key in the table; for a new key a free slot. */
         private int slot(UTF8String key) {
             int mask = table.length - 1;
             int slot = hash(key) & mask;

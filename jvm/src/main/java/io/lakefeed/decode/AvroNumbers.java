@@ -6,11 +6,11 @@ import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.unsafe.Platform;
 
-/** Steps for values that a row stores without an object: booleans, numbers, dates and timestamps. */
+/** The steps for values that a row stores without an object: booleans, numbers, dates and timestamps. */
 final class AvroNumbers {
     private AvroNumbers() {}
 
-    /** Reads a number that takes {@code bytes} bytes in Spark. */
+    /** Reads a number that has {@code bytes} bytes in Spark's rows. */
     private abstract static class Fixed extends AvroStep {
         private static final byte[] NONE = {};
         private final DataType type;
@@ -24,7 +24,7 @@ final class AvroNumbers {
         @Override
         abstract void read(BoundedDecoder in, DecodedRow row, int field);
 
-        /** Reads a value into {@code items}; {@code offset} counts as in Spark's {@link Platform}. */
+        /** Reads a value into {@code items}; {@code offset} is an offset of Spark's {@link Platform}. */
         abstract void read(BoundedDecoder in, byte[] items, long offset);
 
         @Override

@@ -13,8 +13,8 @@ import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Steps for values that are objects in Spark (text, bytes, symbols of enums, decimals), for defaults, and for places
- * where schemas do not fit.
+ * The steps for values that are objects in Spark (text, bytes, symbols of enums, decimals), for defaults, and for
+ * fields whose two schemas do not fit.
  */
 final class AvroObjects {
     private AvroObjects() {}
@@ -64,7 +64,7 @@ final class AvroObjects {
         }
     }
 
-    /** Reads a value of Avro's type fixed or bytes; only bytes have their length before them. */
+    /** Reads a value of Avro's type fixed or bytes; only bytes begin with their length. */
     static final class OfBytes extends Single {
         private final int size;
 
@@ -91,7 +91,7 @@ final class AvroObjects {
         private final UTF8String[] symbols;
         private final List<String> written;
 
-        /** Creates the step of an enum: {@code symbols} has the reader's symbol for each of the writer, or null. */
+        /** Creates the step of an enum; {@code symbols} has, by the writer's symbols, the reader's symbol or null. */
         OfEnum(UTF8String[] symbols, List<String> written) {
             super(DataTypes.StringType);
             this.symbols = symbols;
@@ -108,7 +108,7 @@ final class AvroObjects {
         }
     }
 
-    /** Reads a decimal that is stored as Avro's type fixed or bytes; only bytes have their length before them. */
+    /** Reads a decimal that is stored as Avro's type fixed or bytes; only bytes begin with their length. */
     static final class OfDecimal extends Single {
         private final int size;
         private final AvroDecimal decimal;
@@ -139,7 +139,7 @@ final class AvroObjects {
         }
     }
 
-    /** Returns the default of a reader's field, which is the same for all records. */
+    /** Returns the default of a reader's field, which all records share. */
     static final class Constant extends AvroStep {
         private final byte[] encoded;
         private final AvroStep step;
@@ -175,7 +175,7 @@ final class AvroObjects {
         }
     }
 
-    /** Refuses only records that have a value at this place, where the two schemas do not fit. */
+    /** Refuses a record that has a value in a field whose two schemas do not fit. */
     static final class Refusal extends AvroStep {
         private final String why;
 
@@ -198,14 +198,14 @@ final class AvroObjects {
      * Reads a decimal from the two's complement of its unscaled value, highest byte first. Refuses a number that the
      * reader's scale would round.
      *
-     * <p>Numbers of more than {@value #MOST_BYTES} bytes are refused, so that the cost has a limit for every scale of
-     * the writer.
+     * <p>Numbers of more than {@value #MOST_BYTES} bytes are refused, so that the cost is limited whatever the writer's
+     * scale is.
      */
     record AvroDecimal(int writtenScale, DecimalType type) {
-        /** About 2,400 digits: no realistic change of scale reduces more of them to 38. */
+        /** About 2,400 digits: no realistic change of scale shortens more digits to 38. */
         private static final int MOST_BYTES = 1_024;
 
-        /** The bytes of memory for a number that does not fit into a long, with intermediate objects. */
+        /** The memory that a number which does not fit into a long needs, with intermediate objects, in bytes. */
         private static final int LARGE = 320;
         /** The most digits that always fit into a long. */
         private static final int LONG_DIGITS = 18;
@@ -224,7 +224,7 @@ final class AvroObjects {
                 throw new BadRecord("a decimal of 0 bytes");
             }
             int first = 0;
-            // Leading bytes that only repeat the sign are skipped.
+            // Skip leading bytes that only repeat the sign.
             while (first < bytes.length - 1 && bytes[first] == bytes[first + 1] >> 7 && (bytes[first] == 0 || bytes[first] == -1)) {
                 first++;
             }
@@ -248,7 +248,7 @@ final class AvroObjects {
                 return decimal(unscaled);
             }
             if (more < 0) {
-                // A long has at most 19 digits, so no long but 0 ends with more than 18 zeros.
+                // A long has at most 19 digits, so it ends with at most 18 zeros, unless it is 0.
                 if (-more > LONG_DIGITS || unscaled % POWERS[-more] != 0) {
                     throw inexact();
                 }
@@ -279,8 +279,8 @@ final class AvroObjects {
 
         private Decimal large(BigInteger unscaled, BoundedDecoder in) {
             in.charge(LARGE);
-            // Each decimal zero at a number's end takes more than three bits, so this number cannot end with enough
-            // zeros. Without this check, computing 10 to the power of the scale could take minutes.
+            // Each decimal zero at the end of a number needs more than three bits, so this number has too few zeros at
+            // its end. Without this check, computing 10 to the power of the scale could take minutes.
             if (3L * (writtenScale - type.scale()) > unscaled.bitLength()) {
                 throw inexact();
             }

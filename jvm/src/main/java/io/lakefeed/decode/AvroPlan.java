@@ -23,23 +23,23 @@ import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Compiles a writer's and a reader's schema into steps that read the writer's bytes as Spark's values.
+ * Compiles a writer's schema and a reader's schema into steps, which read the writer's bytes as Spark's values.
  *
  * <p>Avro's {@link Resolver} decides how fields match, and the values are the same as from {@code from_avro}. Unlike
  * {@code from_avro}, it also uses the unit of a timestamp and the scale of a decimal in the writer's schema.
  */
 final class AvroPlan {
     private static final GenericData GENERIC = new GenericData();
-    /** The beginning of the error if the writer's and the reader's schema do not fit. */
+    /** The beginning of the error if the writer's schema and the reader's schema do not fit. */
     static final String MISMATCH = "the writer's schema does not fit the reader's: ";
 
-    /** The most steps of a plan: branches of a writer's unions multiply, even with a small reader's schema. */
+    /** The most steps of a plan: even with a small reader's schema, the branches of a writer's unions multiply. */
     private static final int MOST_STEPS = 20 * AvroTypes.SchemaLimits.MOST_COLUMNS;
 
-    /** The steps of records inside JSON, by their action. A step of a recursive type contains itself. */
+    /** The steps of records that become JSON, by action. The step of a recursive type contains itself. */
     private final Map<Action, AvroNested.OfRecord> records = new IdentityHashMap<>();
 
-    /** The arrays and maps around the current place, inside which a value can occur any number of times. */
+    /** The number of arrays and maps around the current field: inside them, a value can occur any number of times. */
     private int containers;
 
     private int steps;
@@ -56,7 +56,7 @@ final class AvroPlan {
         return new AvroPlan().step(Resolver.resolve(writer, reader, GENERIC), Set.of());
     }
 
-    /** Returns an action's step; {@code open}: the names of the records around it, null inside JSON. */
+    /** Returns an action's step. {@code open} has the names of the records around it, and is null inside JSON. */
     private AvroStep step(Action action, Set<String> open) {
         if (++steps > MOST_STEPS) {
             throw new AvroRuntimeException("reading it takes more than " + MOST_STEPS + " steps");
@@ -106,7 +106,7 @@ final class AvroPlan {
         };
     }
 
-    /** Returns the step of a long; the step converts the unit of time if both schemas name a unit. */
+    /** Returns the step of a long, which converts the unit of time if both schemas name a unit. */
     private static AvroStep moment(Schema writer, Schema reader, DataType type) {
         boolean micros = type == DataTypes.TimestampType || type == DataTypes.TimestampNTZType;
         long required = micros ? 1_000 : nanos(reader);
@@ -121,7 +121,7 @@ final class AvroPlan {
         return new AvroNumbers.OfLong(type, writer.getType(), written / required);
     }
 
-    /** Returns the unit of a schema's time or timestamp in nanoseconds; 0 if the schema names none. */
+    /** Returns the unit of a schema's time or timestamp, in nanoseconds; 0 if the schema names no unit. */
     private static long nanos(Schema schema) {
         LogicalType logical = schema.getLogicalType();
         String name = logical == null ? "" : logical.getName();
@@ -200,7 +200,7 @@ final class AvroPlan {
         return new AvroNested.OfUnion(branches);
     }
 
-    /** Returns the step for one branch of a reader's union, whose value has the type of the whole union. */
+    /** Returns the step for a writer's value that matches one branch of a reader's union, and has the union's type. */
     private AvroStep branch(Schema union, int index, Action action, Set<String> open) {
         List<Schema> types = AvroTypes.types(union);
         Schema branch = union.getTypes().get(index);

@@ -9,8 +9,8 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Reads Avro with a plan ({@link AvroPlan}) for each writer's schema. Each record overwrites the row of the last
- * result, as in {@code from_avro}.
+ * Reads Avro with a plan ({@link AvroPlan}) for each writer's schema. The row of a result is valid until the next
+ * record, as in {@code from_avro}.
  */
 final class AvroReader extends RecordReader {
     private final Schema readerSchema;
@@ -21,7 +21,7 @@ final class AvroReader extends RecordReader {
     private final Writers<Schema> writers;
     private final Map<Integer, AvroStep> plans = new HashMap<>();
 
-    /** The plan of the last record; records without a header have only this plan. */
+    /** The plan of the last record; for records without a header, the only plan. */
     private AvroStep plan;
 
     private int planOf;
@@ -43,7 +43,7 @@ final class AvroReader extends RecordReader {
         this.takesEmpty = AvroSkip.isFree(writerSchema);
     }
 
-    /** Returns whether values of the writer's schema have no bytes, such as a record without fields. */
+    /** Returns whether values of the writer's schema take no bytes, such as a record without fields. */
     @Override
     boolean takesEmpty() {
         return takesEmpty;
@@ -55,8 +55,8 @@ final class AvroReader extends RecordReader {
         } catch (AvroRuntimeException unfit) {
             return new AvroObjects.Refusal(AvroPlan.MISMATCH + unfit.getMessage());
         } catch (RuntimeException | StackOverflowError unfit) {
-            // For example, a default does not fit its field. The refusal is a step, so that the schema is not compiled
-            // again for each record.
+            // For example, a default does not fit its field. The plan is a step that refuses, so that the schema is
+            // compiled only once, and not for each record.
             return new AvroObjects.Refusal(AvroPlan.MISMATCH + "it cannot be resolved to it");
         }
     }

@@ -68,8 +68,8 @@ interface AvroSkip {
         List<String> names = new ArrayList<>();
         for (Schema.Field field : writer.getFields()) {
             AvroSkip skip = of(field.schema(), records);
-            // Fields without bytes have no skip, because a record can claim any number of items without bytes, which
-            // must cost no time.
+            // Fields without bytes have no skipping step: a record can announce any number of items without bytes,
+            // which must cost no time.
             if (skip != NOTHING) {
                 fields.add(skip);
                 names.add(field.name());

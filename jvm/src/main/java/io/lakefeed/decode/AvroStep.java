@@ -7,10 +7,10 @@ import org.apache.spark.sql.catalyst.util.GenericArrayData;
 /**
  * One step of a plan ({@link AvroPlan}): reads a value of the writer's schema as a value of the reader's schema.
  *
- * <p>Steps keep nothing of a record, so a plan can read any number of records.
+ * <p>Steps store nothing of a record, so a plan can read any number of records.
  */
 abstract class AvroStep {
-    /** The kind ({@link #common}) of a field that is not one of the kinds below. */
+    /** The code ({@link #common}) of a field that is of none of the types below. */
     static final byte OTHER = 0;
 
     static final byte INT = 1;
@@ -18,7 +18,7 @@ abstract class AvroStep {
     static final byte DOUBLE = 3;
     static final byte STRING = 4;
 
-    /** The bytes that a reference to an item takes in an array of objects. */
+    /** The bytes of a reference to an item, in an array of objects. */
     static final int REFERENCE = 4;
 
     static final ArrayData EMPTY = new GenericArrayData(new Object[0]);
@@ -37,12 +37,12 @@ abstract class AvroStep {
         }
     }
 
-    /** Returns the kind of a common field, which a record reads itself to save a call. */
+    /** Returns the code of a common type, which a record reads itself to save a call. */
     byte common() {
         return OTHER;
     }
 
-    /** Reads an array whose items this step reads; {@code free} if the items take no bytes. */
+    /** Reads an array whose items this step reads; {@code free} means that the items take no bytes. */
     ArrayData readItems(BoundedDecoder in, boolean free) {
         Object[] items = NONE;
         int size = 0;
@@ -57,17 +57,17 @@ abstract class AvroStep {
                 throw BadRecord.of(bad).item(size);
             }
         }
-        // Empty arrays share one object, because otherwise an array of empty arrays would take much more memory than
-        // its bytes.
+        // All empty arrays share one object: otherwise an array of empty arrays would need far more memory than its
+        // bytes.
         return size == 0 ? EMPTY : new GenericArrayData(size == items.length ? items : Arrays.copyOf(items, size));
     }
 
-    /** Reads a value inside a recursive type and writes it as JSON, because only a text column can hold such a type. */
+    /** Reads a value inside a recursive type and writes it as JSON, because no column but text can represent it. */
     abstract void write(BoundedDecoder in, JsonText json);
 
     /**
-     * Returns an array with room for {@code required} items. If {@code items} is too small, it is copied to an array
-     * that is larger by half or more, so that reading many small blocks causes few copies.
+     * Returns an array with room for {@code required} items: {@code items}, or a copy that is larger by half or more,
+     * so that reading many small blocks causes few copies.
      */
     static Object[] roomFor(int required, Object[] items) {
         return required <= items.length ? items : Arrays.copyOf(items, Math.max(required, items.length + (items.length >> 1)));

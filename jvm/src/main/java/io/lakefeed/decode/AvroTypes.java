@@ -19,8 +19,8 @@ import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Maps Avro's types to Spark's as {@code from_avro} does, except recursive types: a record inside a record of its own
- * name is a string with JSON, because a table's type is finite ({@link AvroNested.AsJson}).
+ * Maps Avro's types to Spark's as {@code from_avro} does, except recursive types: because a table's type is finite, a
+ * record inside a record of the same name becomes a string with JSON ({@link AvroNested.AsJson}).
  */
 final class AvroTypes {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -37,8 +37,8 @@ final class AvroTypes {
     }
 
     /**
-     * Parses a reader's schema. Nullable fields without a default get the default null, because otherwise Avro refuses
-     * the records of writers that lack such a field.
+     * Parses a reader's schema. Nullable fields without a default get the default null: otherwise Avro would refuse the
+     * records of writers without such a field.
      */
     static Schema reader(String schema) {
         try {
@@ -76,7 +76,7 @@ final class AvroTypes {
         return (type.isObject() ? type.path("type") : type).asText().equals("null");
     }
 
-    /** Gives a field the default null and puts null first in its union, because a default must fit the first branch. */
+    /** Gives a field the default null, and moves null to the front of its union, which must fit the default. */
     private static void putNullFirst(ObjectNode field, ArrayNode union) {
         for (int at = 0; at < union.size(); at++) {
             if (isNull(union.get(at))) {
@@ -125,7 +125,7 @@ final class AvroTypes {
         return struct;
     }
 
-    /** Returns {@code open}, the names of the records around {@code record}, with the name of {@code record}. */
+    /** Returns {@code open}, the names of the records around {@code record}, plus the name of {@code record}. */
     static Set<String> with(Set<String> open, Schema record) {
         Set<String> inside = new HashSet<>(open);
         inside.add(record.getFullName());
@@ -148,7 +148,7 @@ final class AvroTypes {
         return members;
     }
 
-    /** Returns the types of a union, except null. */
+    /** Returns the types of a union without null. */
     static List<Schema> types(Schema union) {
         return union.getTypes().stream()
                 .filter(each -> each.getType() != Schema.Type.NULL)
@@ -156,9 +156,8 @@ final class AvroTypes {
     }
 
     /**
-     * Returns the type that holds the numbers of a union of int and long, or of float and double; null for other
-     * unions. Null, too, if one of the types has a logical type, because the column could not show whether a value is a
-     * date or a timestamp.
+     * Returns the wider type of a union of int and long, or of float and double; null for other unions. It is also null
+     * if one of the two has a logical type: the column would not show whether a value is a date or a timestamp.
      */
     static DataType number(List<Schema> types) {
         if (types.size() != 2 || types.stream().anyMatch(each -> each.getLogicalType() != null)) {
@@ -186,7 +185,7 @@ final class AvroTypes {
      * mean millions of columns.
      */
     static final class SchemaLimits {
-        /** The most columns, counting also the fields inside columns at all levels. */
+        /** The most columns, including the fields inside columns at all levels. */
         static final int MOST_COLUMNS = 10_000;
 
         /** The most levels of records, arrays, maps and unions. */
@@ -197,7 +196,7 @@ final class AvroTypes {
         private SchemaLimits() {}
 
         /**
-         * Returns the schema itself.
+         * Returns the schema, if it is within the limits.
          *
          * @throws AvroRuntimeException if the schema has too many columns or levels
          */
@@ -222,7 +221,7 @@ final class AvroTypes {
                     }
                 }
                 case RECORD -> {
-                    // The fields of a recursive record are not counted, because the record is one column of JSON.
+                    // Do not count the fields of a recursive record: it is one column of JSON.
                     if (!open.contains(schema.getFullName())) {
                         Set<String> inside = AvroTypes.with(open, schema);
                         for (Schema.Field field : schema.getFields()) {

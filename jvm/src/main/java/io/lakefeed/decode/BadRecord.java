@@ -6,11 +6,11 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Reports that one record cannot be read; the message becomes the record's error: {@code items[3].price: why}. The
+ * Reports that one record cannot be read. Its message becomes the record's error: {@code items[3].price: why}. The
  * exception has no stack trace, which would take time.
  *
- * <p>The reader of a value knows the reason, and the readers of the values around it know the place. So a format throws
- * a BadRecord with the reason alone, and each level around the value adds its name with {@link #at} or {@link #item}:
+ * <p>The reader of a value knows the reason, and the readers around it know the path to the value. So a format throws a
+ * BadRecord with the reason alone, and each level around the value adds its name with {@link #at} or {@link #item}:
  *
  * <pre>{@code
  * try {
@@ -20,22 +20,22 @@ import org.slf4j.LoggerFactory;
  * }
  * }</pre>
  *
- * <p>Put the {@code try} around the loop over the fields, not into the loop. A reason must contain neither values of
- * the record nor messages of Java's exceptions.
+ * <p>Put the {@code try} around the loop over the fields, not inside it. A reason must contain neither values of the
+ * record nor messages of Java's exceptions.
  */
 public final class BadRecord extends RuntimeException {
     private static final long serialVersionUID = 1L;
     private static final Logger LOG = LoggerFactory.getLogger(BadRecord.class);
-    /** The number of names that are shown at each end of a long path. */
+    /** The number of names that a long path shows at each of its ends. */
     private static final int SHOWN_AT_EACH_END = 8;
-    /** The reason that a record's error shows for a failure that the decoder does not expect. */
+    /** The reason that a record's error gives for a failure that the decoder does not expect. */
     private static final String DEFECT = "the decoder fails on this value, which is a defect of lakefeed: please report it";
 
     private static final int LONGEST_NAME = 100;
     private static final int MOST_DEFECTS_LOGGED = 20;
     private static final AtomicInteger DEFECTS_LOGGED = new AtomicInteger();
 
-    /** The names of fields and indices of items at the inner end of the path; the outer end follows. */
+    /** The inner end of the path: names of fields and indexes of items. The outer end follows. */
     private final transient Object[] innermost = new Object[SHOWN_AT_EACH_END];
 
     private final transient Object[] outermost = new Object[SHOWN_AT_EACH_END];
@@ -47,9 +47,9 @@ public final class BadRecord extends RuntimeException {
     }
 
     /**
-     * Converts an exception that a reader caught. A {@link BadRecord} is returned unchanged. A {@link
-     * RegistryException} is thrown again, because the record is not its cause. Other exceptions are defects of the
-     * decoder: they are logged without their messages, which can contain values.
+     * Returns the bad record for an exception that a reader has caught. A {@link BadRecord} is returned unchanged. A
+     * {@link RegistryException} is thrown again, because the record did not cause it. Other exceptions are defects of
+     * the decoder. They are logged without their messages, which can contain values.
      */
     static BadRecord of(RuntimeException caught) {
         if (caught instanceof BadRecord bad) {

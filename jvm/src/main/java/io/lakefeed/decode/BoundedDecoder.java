@@ -8,12 +8,12 @@ import java.util.Arrays;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Reads Avro's binary encoding from a byte array, and trusts no length in it.
+ * Reads Avro's binary encoding from a byte array, and trusts none of the lengths in it.
  *
  * <p>Avro's {@code BinaryDecoder} allocates memory for a length before it checks that the bytes exist: ten bytes can
- * claim an array of 2^31 items and end the JVM. Here each length is compared with the number of remaining bytes. Each
- * number of items is compared, too, because an item takes a byte or more. Items without bytes, such as null, are
- * charged to the record's {@link MemoryBudget}. Recursive records can be nested {@value #DEEPEST} deep.
+ * claim an array of 2^31 items and end the JVM. Here each length is compared with the number of remaining bytes, and so
+ * is each number of items, because an item takes a byte or more. Items without bytes, such as null, are charged to the
+ * record's {@link MemoryBudget}. Recursive records can have {@value #DEEPEST} levels.
  *
  * <p>Encoding: Avro specification 1.12, "Binary Encoding". Not thread safe; {@link #over} starts a new record.
  */
@@ -22,11 +22,11 @@ final class BoundedDecoder {
     private static final long HIGHEST_BITS = 0x8080808080808080L;
     private static final VarHandle INTS = MethodHandles.byteArrayViewVarHandle(int[].class, LITTLE_ENDIAN);
     private static final VarHandle LONGS = MethodHandles.byteArrayViewVarHandle(long[].class, LITTLE_ENDIAN);
-    /** Texts of one ASCII character, such as flags, which need no new object. */
+    /** Texts of one ASCII character, such as flags, for which no new object is created. */
     private static final UTF8String[] CHARACTERS = characters();
 
     private final MemoryBudget budget;
-    /** The buffer for values as JSON, which all records share; null before the first one. */
+    /** The buffer for values as JSON, which all records share; null until it is needed. */
     private JsonText json;
 
     private byte[] bytes;
@@ -98,7 +98,7 @@ final class BoundedDecoder {
         return new BadRecord("truncated: " + required + " more byte(s) expected at byte " + at + " of " + end);
     }
 
-    /** Returns {@code length} as an int; fails if fewer bytes remain. */
+    /** Returns {@code length} as an int; throws an error if fewer bytes remain. */
     private int available(long length, String of) {
         if (length < 0) {
             throw new BadRecord("negative length " + length + " of " + of + " at byte " + at);
@@ -149,7 +149,7 @@ final class BoundedDecoder {
         return readLongByBytes();
     }
 
-    /** Reads a long byte by byte, because it has nine or ten bytes or is among the last bytes of the record. */
+    /** Reads a long byte by byte: it has nine or ten bytes, or is among the last bytes of the record. */
     private long readLongByBytes() {
         int position = at;
         long value = 0;
@@ -167,7 +167,7 @@ final class BoundedDecoder {
         throw new BadRecord("an int or long of more than 10 bytes at byte " + at);
     }
 
-    /** Joins the lower seven bits of eight bytes: first in pairs, then in fours, then all. */
+    /** Joins the lower seven bits of eight bytes: first of pairs, then of fours, then of all. */
     private static long sevenBits(long word) {
         long pairs = word & 0x007F007F007F007FL | (word & 0x7F007F007F007F00L) >>> 1;
         long fours = pairs & 0x00003FFF00003FFFL | (pairs & 0x3FFF00003FFF0000L) >>> 2;
@@ -254,10 +254,10 @@ final class BoundedDecoder {
     }
 
     /**
-     * Reads the number of items in the next block; 0 after the last block. A negative number is followed by the block's
-     * size in bytes.
+     * Reads the number of items in the next block; 0 after the last block. After a negative number, the block's size in
+     * bytes follows.
      *
-     * @param free whether the items take no bytes; if so, the caller must charge the items
+     * @param free whether the items take no bytes; if so, the caller must charge their memory
      */
     int readItemCount(boolean free) {
         long count = readLong();
@@ -268,7 +268,7 @@ final class BoundedDecoder {
         return counted(count, free);
     }
 
-    /** Skips blocks that state their size; returns the number of items in the next other block. */
+    /** Skips blocks that give their size in bytes; returns the number of items in the next block that does not. */
     int skipItems(boolean free) {
         long count = readLong();
         while (count < 0) {
@@ -293,7 +293,7 @@ final class BoundedDecoder {
         skip(length, "a fixed");
     }
 
-    /** Skips bytes. {@code at += readLong()} would be wrong, because Java reads {@code at} before the call. */
+    /** Skips bytes. {@code at += readLong()} would be wrong: Java reads {@code at} before it makes the call. */
     private void skip(long length, String of) {
         at += available(length, of);
     }

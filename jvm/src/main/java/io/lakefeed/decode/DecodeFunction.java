@@ -12,7 +12,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
  * {@code decode(bytes)} and {@code decode(bytes, headers)} for every format: {@code struct<value: struct<…>, schema_id:
- * int, error: string>}. The headers are those of Spark's Kafka source; one of them can have the schema's id.
+ * int, error: string>}. The headers are in the form of Spark's Kafka source; one of them can have the schema's id.
  *
  * <p>{@link DecodeOptions} lists the options of the function's catalog.
  */
@@ -55,22 +55,22 @@ public final class DecodeFunction extends SqlFunction<InternalRow> {
         return options.columns();
     }
 
-    /** Returns the names of the headers that can have a schema's id; null if the format has no ids. */
+    /** Returns the names of the headers that can have a schema's id; null for a format without ids. */
     public IdHeader.Names idHeaders() {
         return idHeaders;
     }
 
-    /** Decodes one record; generated code calls this. */
+    /** Decodes one record, for Spark's generated code. */
     public InternalRow invoke(byte[] record) {
         return decode(record, null);
     }
 
-    /** Decodes one record with headers; generated code calls this. */
+    /** Decodes one record with its headers, for Spark's generated code. */
     public InternalRow invoke(byte[] record, ArrayData headers) {
         return decode(record, idHeaders == null ? null : idHeaders.in(headers));
     }
 
-    /** Decodes one record; {@code headers} are its headers that have a schema's id, or null. */
+    /** Decodes one record; {@code headers} are the record's headers that have a schema's id, or null. */
     public InternalRow decode(byte[] record, IdHeader[] headers) {
         RecordReader reader = latest;
         if (reader == null || reader.owner != Thread.currentThread()) {
@@ -79,7 +79,7 @@ public final class DecodeFunction extends SqlFunction<InternalRow> {
         return reader.read(record, headers);
     }
 
-    /** Returns the reader of the calling thread. A task has its own function, so nearly always one thread calls it. */
+    /** Returns the calling thread's reader. A task has its own function, so nearly always a single thread calls it. */
     private synchronized RecordReader ofThisThread() {
         if (readers == null) {
             readers = ThreadLocal.withInitial(options::newReader);

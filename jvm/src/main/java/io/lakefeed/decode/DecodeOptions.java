@@ -39,11 +39,10 @@ import org.apache.spark.unsafe.types.UTF8String;
  *       in Base64), and {@code message};
  *   <li>{@code json}: {@code reader-schema} (Avro) or {@code reader-type} (JSON of a StructType); {@code lenient}, see
  *       {@link TextValue.Rules#lenient}; {@code unknown-field}: a field without a column is ignored, {@code
- *       dead_letter} makes it an error of its record, {@code evolve} notes fields that can become columns, without
- *       {@code refused-fields} (a JSON array of paths), {@code variant} keeps it in the last column; {@code whole}: the
- *       only column is the value itself; {@code time-zone} of timestamps that state no time zone (UTC);
- *   <li>{@code string}: none;
- *   <li>a class: {@code reader-type}, and its own options.
+ * dead_letter} makes it an error of its record, {@code evolve} reports fields that can become columns, except {@code
+ *       refused-fields} (a JSON array of paths), {@code variant} stores it in the last column; {@code whole}: the only
+ *       column is the value itself; {@code time-zone} of timestamps that state no time zone (UTC); <li>{@code string}:
+ *       none; <li>a class: {@code reader-type}, and its own options.
  * </ul>
  */
 final class DecodeOptions implements Serializable {
@@ -54,7 +53,7 @@ final class DecodeOptions implements Serializable {
     private final String credentials;
     private final DataType type;
 
-    /** Reads a catalog's options; copies the credentials out of {@link Secrets}. */
+    /** Reads a catalog's options; copies the credentials from {@link Secrets}. */
     DecodeOptions(CaseInsensitiveStringMap given) {
         this.options = new HashMap<>(given);
         String secret = options.get("credentials");
@@ -62,7 +61,7 @@ final class DecodeOptions implements Serializable {
         this.type = type();
     }
 
-    /** Returns the fields of the result's {@code value}; a value without fields is one field {@code value}. */
+    /** Returns the fields of the result's {@code value}; for a value without fields, a single field {@code value}. */
     StructType columns() {
         return type instanceof StructType struct ? struct : new StructType().add("value", type);
     }
@@ -161,7 +160,7 @@ final class DecodeOptions implements Serializable {
         return new Writers<>(registry, Duration.ofSeconds(patience), kind, subjects());
     }
 
-    /** Returns the subjects in the order of the file, so that an error lists them in this order. */
+    /** Returns the subjects in the order of the pipeline file, in which errors list them. */
     private Set<String> subjects() {
         return new LinkedHashSet<>(Arrays.asList(texts("subjects")));
     }

@@ -15,8 +15,8 @@ import org.apache.spark.unsafe.types.VariantVal;
 /**
  * A row that stores numbers without boxing them. A new row has zeros and no nulls; each field must be set.
  *
- * <p>{@code words} has a word for each field, which holds a number, and then a bit for each field, which marks a null.
- * Values that are not numbers are in {@code objects}.
+ * <p>{@code words} has a word per field for a number, and then a bit per field that is set for a null. Values that are
+ * not numbers are in {@code objects}.
  */
 final class DecodedRow extends InternalRow {
     private static final long serialVersionUID = 1L;
@@ -38,7 +38,7 @@ final class DecodedRow extends InternalRow {
         return 3L * MemoryBudget.OBJECT + 12L * fields + (fields >> 3);
     }
 
-    /** Clears all nulls, as in a new row. */
+    /** Makes no field null, as in a new row. */
     void reset() {
         for (int at = objects.length; at < words.length; at++) {
             words[at] = 0;
@@ -146,7 +146,7 @@ final class DecodedRow extends InternalRow {
         return SpecializedGettersReader.read(this, field, type, true, true);
     }
 
-    /** Returns a value that is not a number; for a null field returns null, which Spark expects. */
+    /** Returns a value that is not a number; for a null field null, as Spark expects. */
     private Object object(int field) {
         return isNullAt(field) ? null : objects[field];
     }

@@ -19,10 +19,10 @@ import software.amazon.awssdk.http.SdkHttpRequest;
 import software.amazon.awssdk.http.auth.aws.signer.AwsV4HttpSigner;
 
 /**
- * Answers the requests for a registry of Confluent's with AWS Glue's schema registry.
+ * Answers requests to a registry of Confluent's from AWS Glue's schema registry.
  *
- * <p>A subject is a schema of Glue. The id of a schema is the number of its version, so ids are those of one subject, and
- * a GUID is the id of a version.
+ * <p>A subject is a schema of Glue. The id is the version's number in Glue, so ids are unique only within a subject. A
+ * GUID is the version's id in Glue.
  */
 final class GlueClient extends RegistryClient {
     private static final Pattern GUID = Pattern.compile("/schemas/guids/([^/]+)/ids");
@@ -41,7 +41,8 @@ final class GlueClient extends RegistryClient {
      * @param url Glue's endpoint
      * @param place the region and the registry's name, with a slash between
      * @param schema the name of the schema
-     * @param keys the access key, the secret key and possibly a session's token, in lines; null for AWS's default chain
+     * @param keys the access key, the secret key and possibly a session token, each in a line; null for AWS's default
+     * chain
      */
     GlueClient(String url, String place, String schema, String keys) {
         super(url, null);
@@ -82,7 +83,7 @@ final class GlueClient extends RegistryClient {
         HttpRequest.Builder sent = HttpRequest.newBuilder(endpoint)
                 .POST(HttpRequest.BodyPublishers.ofString(body.toString()));
         signed.forEachHeader((name, values) -> {
-            // Java's client sets these two itself.
+            // Java's client sets these two headers itself.
             if (!name.equalsIgnoreCase("Host") && !name.equalsIgnoreCase("Content-Length")) {
                 values.forEach(value -> sent.header(name, value));
             }

@@ -9,7 +9,7 @@ import java.util.zip.Inflater;
 
 /**
  * Reads AWS Glue's framing: a byte 3, a byte for the compression (0 for none, 5 for zlib), the 16 bytes of the id of the
- * schema's version, then the data. Each call overwrites the last result.
+ * schema's version, then the data. Each call overwrites the result of the last call.
  *
  * @see <a href="https://github.com/awslabs/aws-glue-schema-registry">AWS's serializers</a>
  */
@@ -63,7 +63,7 @@ final class GlueFrame {
         return data;
     }
 
-    /** Returns the position of the first byte in {@link #data}. */
+    /** Returns the index of the first byte of the data in {@link #data}. */
     int from() {
         return from;
     }

@@ -6,10 +6,10 @@ import java.util.Arrays;
 import java.util.UUID;
 
 /**
- * Reads schemas' ids in headers. A reader has its own object, which remembers the last header.
+ * Reads schemas' ids from record headers. Each reader has its own object, which remembers the last header.
  *
- * <p>Confluent's header has the bytes that would otherwise precede the data, or a byte 1 and the 16 bytes of a GUID in
- * place of the id; Protobuf's message indexes follow. Apicurio's headers have a number of 8 bytes.
+ * <p>Confluent's header has the bytes that would otherwise precede the data, or instead of the id a byte 1 and the 16
+ * bytes of a GUID. Protobuf's message indexes follow. Apicurio's headers have a number of 8 bytes.
  */
 final class HeaderIds {
     private static final int GUID_BYTES = 17;
@@ -26,10 +26,10 @@ final class HeaderIds {
      * A schema that a header names.
      *
      * @param id the schema's id in the registry
-     * @param end the position after the id in the header's value
+     * @param end the index after the id in the header's value
      */
     record Named(int id, IdHeader header, int end) {
-        /** Returns the schema's id; refuses a header in which something follows the id. */
+        /** Returns the schema's id; refuses a header in which further bytes follow the id. */
         int only() {
             int rest = header.value().length - end;
             if (rest > 0) {

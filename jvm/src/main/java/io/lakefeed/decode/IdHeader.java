@@ -6,28 +6,28 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** A header that has a schema's id; {@link HeaderIds} reads it. The value or key is then the data alone. */
+/** A record header that has a schema's id; {@link HeaderIds} reads it. The value or key has only the data. */
 public record IdHeader(String name, byte[] value) {
     private static final String GLOBAL_ID = ".globalId";
 
-    /** Returns whether the header has Apicurio's global id, which is another number than the schema's id. */
+    /** Returns whether the header has Apicurio's global id, a number that differs from the schema's id. */
     boolean isGlobalId() {
         return name.endsWith(GLOBAL_ID);
     }
 
-    /** Returns whether the header has Confluent's bytes; otherwise it has a number of 8 bytes, as Apicurio writes it. */
+    /** Returns whether the header has Confluent's bytes; otherwise it has Apicurio's number of 8 bytes. */
     boolean isConfluents() {
         return name.startsWith("__");
     }
 
-    /** The names of the headers for values, or for keys. */
+    /** The names of the headers with ids of values, or of keys. */
     public static final class Names implements Serializable {
         private static final long serialVersionUID = 1L;
 
         private final String[] names;
         private final UTF8String[] texts;
 
-        /** Lists the names for a {@code part} of records: {@code value} or {@code key}. */
+        /** Lists the names of the headers with ids for a {@code part} of records: {@code value} or {@code key}. */
         Names(String part) {
             names = new String[] {
                 "__" + part + "_schema_id", "apicurio." + part + ".contentId", "apicurio." + part + GLOBAL_ID
@@ -36,8 +36,8 @@ public record IdHeader(String name, byte[] value) {
         }
 
         /**
-         * Returns {@code found} with a header, if the header has a schema's id. As for Confluent's deserializer, a
-         * header without a value counts as none.
+         * Returns {@code found} plus a header, if the header has a schema's id. A header without a value is ignored, as
+         * by Confluent's deserializer.
          *
          * @param found the record's headers so far; null for none
          */
@@ -50,7 +50,7 @@ public record IdHeader(String name, byte[] value) {
             return found;
         }
 
-        /** Returns those of a record's headers that have a schema's id; null for none. */
+        /** Returns the headers of a record that have a schema's id; null if there are none. */
         IdHeader[] in(ArrayData headers) {
             IdHeader[] found = null;
             for (int at = 0; headers != null && at < headers.numElements(); at++) {

@@ -25,8 +25,8 @@ import org.apache.spark.unsafe.types.VariantVal;
 /**
  * Reads the tokens of one JSON document within the memory budget of its record.
  *
- * <p>Jackson must not cache the names of fields, because it would copy the cache for each record if keys of objects are
- * data. Jackson limits only the nesting; {@link TextValue} limits the length of numbers.
+ * <p>Jackson must not cache the names of fields: if an object's keys are data, it would copy the cache for each record.
+ * Jackson limits only the nesting. {@link TextValue} limits the length of numbers.
  */
 final class JsonInput implements Closeable {
     private static final int DEEPEST = 1_000;
@@ -37,19 +37,19 @@ final class JsonInput implements Closeable {
     final JsonParser parser;
     final MemoryBudget budget;
 
-    /** Notes fields without a column; null if such fields are not counted. */
+    /** Collects fields without a column; null if such fields are not counted. */
     LeftOut leftOut;
 
-    /** The treatment of fields without a column. */
+    /** How fields without a column are treated. */
     LeftOut.Rule unknown = LeftOut.Rule.IGNORE;
-    /** The names of the outermost fields that have no column, or have a field without one inside; null if none. */
+    /** The outermost fields that have no column, or contain a field without a column, by name; null if none. */
     Set<String> remainder;
 
-    /** Whether a field without a column was read since the outermost record set this to false. */
+    /** Whether a field without a column was read since the reader of the outermost record has reset this. */
     boolean isIncomplete;
 
     private final boolean lenient;
-    /** Whether the document has escapes, which alone can produce half of a surrogate pair. */
+    /** Whether the document has escapes: only they can produce half of a surrogate pair. */
     private final boolean escapes;
 
     /** Opens a document; {@code lenient} is {@link TextValue.Rules#lenient}. */
@@ -90,7 +90,7 @@ final class JsonInput implements Closeable {
         });
     }
 
-    /** Adds the name of an outermost field to the remainder. */
+    /** Adds the name of an outermost field to {@link #remainder}. */
     void keep(String name) {
         remainder = remainder == null ? new HashSet<>() : remainder;
         budget.charge(2L * MemoryBudget.OBJECT);
@@ -128,7 +128,7 @@ final class JsonInput implements Closeable {
         return repaired == null ? text : repaired.toString();
     }
 
-    /** Skips the current value; returns whether it has a text, number or boolean at any depth. */
+    /** Skips the current value; returns whether it contains a text, number or boolean. */
     boolean skipValue() throws IOException {
         boolean found = false;
         int depth = 0;
@@ -141,7 +141,7 @@ final class JsonInput implements Closeable {
         }
     }
 
-    /** Returns the current value as compact JSON, and stops at its last token; numbers stay as written. */
+    /** Returns the current value as compact JSON with numbers as written; the parser is then at its last token. */
     UTF8String json() throws IOException {
         StringWriter text = new StringWriter();
         try (JsonGenerator generator = STRICT.createGenerator(text)) {
@@ -150,7 +150,7 @@ final class JsonInput implements Closeable {
         return UTF8String.fromString(text.toString());
     }
 
-    /** Returns the fields of an object with these names as compact JSON; the parser is before the object. */
+    /** Returns the fields of an object with these names, as compact JSON; the parser must be before the object. */
     UTF8String fields(Set<String> names) throws IOException {
         StringWriter text = new StringWriter();
         try (JsonGenerator generator = STRICT.createGenerator(text)) {
@@ -211,7 +211,7 @@ final class JsonInput implements Closeable {
         }
     }
 
-    /** Converts an exception to a record's error without the parser's message, which contains values of the record. */
+    /** Converts an exception to a record's error; drops the parser's message, which has values of the record. */
     static BadRecord reason(Exception caught) {
         if (caught instanceof RuntimeException unexpected) {
             return BadRecord.of(unexpected);

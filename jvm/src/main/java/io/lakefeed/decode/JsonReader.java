@@ -15,14 +15,14 @@ import org.apache.spark.unsafe.types.UTF8String;
 /**
  * Reads records whose value is exactly one JSON object in UTF-8 (RFC 8259), with or without Confluent's header.
  *
- * <p>Spark's {@code from_json} would lose data silently: it stops after the first object, takes the last of two fields
- * with the same name, and replaces invalid UTF-8.
+ * <p>Spark's {@code from_json} would lose data silently: it ignores all bytes after the first object, all but the last
+ * of several fields with the same name, and invalid UTF-8.
  */
 final class JsonReader extends RecordReader {
     private final JsonValue.Record record;
     private final boolean lenient;
     private final LeftOut.Rule unknown;
-    /** The type of the last column if it is not a field of the record, but keeps JSON; else null. */
+    /** The type of the last column if it collects fields without a column; else null. */
     private final DataType kept;
 
     private final Writers<String> writers;
@@ -54,7 +54,7 @@ final class JsonReader extends RecordReader {
     @Override
     protected InternalRow value(byte[] bytes, int from, int schemaId) {
         if (writers != null && schemaId != lastId) {
-            // JSON can be read without its schema, but the schema's id must be registered.
+            // JSON can be read without its schema, but the registry must have the schema's id.
             writers.schema(schemaId);
             lastId = schemaId;
         }
@@ -82,7 +82,7 @@ final class JsonReader extends RecordReader {
         return kept == DataTypes.VariantType ? input.variant() : input.json();
     }
 
-    /** Returns a row with a last column, which has the document's fields with these names; null if {@code names} is null. */
+    /** Returns a row whose last column has the document's fields with these names, or null if {@code names} is null. */
     private InternalRow with(InternalRow row, String document, Set<String> names) throws IOException {
         Object[] values = Arrays.copyOf(((GenericInternalRow) row).values(), row.numFields() + 1);
         if (names != null) {

@@ -14,9 +14,7 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/**
- * Writes JSON into a reused buffer of bytes, because for short texts a library's generator costs more than the writing.
- */
+/** Writes JSON into a reused buffer of bytes: for short texts, a library's generator costs more than the writing. */
 final class JsonText {
     private static final int KEPT = 1 << 20;
     private static final byte[] HEX = "0123456789abcdef".getBytes(StandardCharsets.US_ASCII);
@@ -30,7 +28,7 @@ final class JsonText {
         this.budget = budget;
     }
 
-    /** Returns the text and starts the next text. */
+    /** Returns the text that was written, and starts a new one. */
     UTF8String taken() {
         budget.charge(MemoryBudget.OBJECT + length);
         UTF8String text = UTF8String.fromBytes(Arrays.copyOf(bytes, length));
@@ -85,7 +83,7 @@ final class JsonText {
         }
     }
 
-    /** Writes a floating-point number; writes NaN and infinities as text, because JSON has no such numbers. */
+    /** Writes a floating-point number; NaN and infinities become text, because JSON does not have them. */
     void real(Number real) {
         if (Double.doubleToRawLongBits(real.doubleValue()) == 0) {
             plain("0.0");
@@ -95,7 +93,7 @@ final class JsonText {
         plain(isFinite ? real.toString() : "\"" + real + "\"");
     }
 
-    /** Writes a value of Spark that is neither an array nor a map nor a struct, in the form of {@code to_json}. */
+    /** Writes a value of Spark that is no array, map or struct, in the form of {@code to_json}. */
     void value(Object value, DataType type) {
         if (type == DataTypes.DateType) {
             plain('"' + LocalDate.ofEpochDay((Integer) value).toString() + '"');
@@ -140,7 +138,7 @@ final class JsonText {
         string(Base64.getEncoder().encode(binary));
     }
 
-    /** Writes a value that is JSON already. */
+    /** Writes a text that is already JSON. */
     void raw(byte[] json) {
         for (byte each : json) {
             put(each);

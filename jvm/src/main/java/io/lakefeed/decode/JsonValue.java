@@ -24,12 +24,12 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Reads a JSON value as one type of the reader; created once for each type. */
+/** Reads a JSON value as one type of the reader's schema; created once for each occurrence of a type. */
 interface JsonValue {
-    /** A property in the reader's schema: the field can be any JSON, which the column has as text. */
+    /** A property in the reader's schema: the column has the field's JSON, of any type, as text. */
     String ANY = "lakefeed.json";
 
-    /** A property in the reader's schema: the field's name in JSON, if Avro does not allow that name. */
+    /** A property in the reader's schema: the field's name in JSON, if it is no valid name in Avro. */
     String NAME = "lakefeed.json.name";
 
     /**
@@ -43,9 +43,9 @@ interface JsonValue {
     /**
      * Returns the reader of a record.
      *
-     * @param schema the reader's schema, for defaults and for fields with any JSON; if null, string columns hold any
-     *     JSON
-     * @throws IllegalArgumentException if no JSON value can become a part of the type
+     * @param schema the reader's schema, for defaults and for fields with any JSON; if null, string columns accept any
+     * JSON
+     * @throws IllegalArgumentException if the type has a part that no JSON value can become
      */
     static Record record(StructType type, Schema schema, TextValue.Rules rules) {
         return new Compiler(rules).record(type, schema, false, "");
@@ -109,7 +109,7 @@ interface JsonValue {
                 throw new IllegalArgumentException(
                         "JSON values cannot become " + type.simpleString() + ", the type of column " + path);
             }
-            // A recursive record has the type string, and is kept as JSON.
+            // A recursive record has the type string: the column has its JSON.
             boolean recursive = schema != null && schema.getType() == Schema.Type.RECORD;
             boolean quoted = rules.lenient() || !(TextValue.isNumber(type) || type == DataTypes.BooleanType);
             return new Single(type, text, type instanceof StringType && (any || recursive), quoted, rules.lenient());
@@ -119,8 +119,8 @@ interface JsonValue {
     /**
      * Reads a text, number, boolean or timestamp.
      *
-     * @param any whether values of other types are accepted and kept as JSON
-     * @param quoted whether strings are accepted
+     * @param any whether a value of another type is accepted, and becomes its JSON
+     * @param quoted whether a string is accepted
      */
     record Single(DataType type, TextValue text, boolean any, boolean quoted, boolean lenient) implements JsonValue {
         @Override
@@ -183,7 +183,7 @@ interface JsonValue {
         }
     }
 
-    /** Reads an object whose keys are data. */
+    /** Reads an object whose keys are data, as a map. */
     record Entries(JsonValue value, boolean nullable) implements JsonValue {
         @Override
         public Object read(JsonInput in) throws IOException {
@@ -223,7 +223,7 @@ interface JsonValue {
 
     /** Reads an object whose keys are the fields of a struct; ignores other keys. */
     final class Record implements JsonValue {
-        /** Marks a field that has not occurred in the record. */
+        /** Stands for a field that has not occurred in the record. */
         private static final Object ABSENT = new Object();
 
         private static final int ROW = 40;

@@ -4,22 +4,23 @@ import java.util.Set;
 import org.apache.spark.TaskContext;
 
 /**
- * Notes a field that has no column, of the record that this thread decodes. {@link io.lakefeed.commit.OutcomeFunction}
+ * Remembers a field without a column in the record that this thread decodes. {@link io.lakefeed.commit.OutcomeFunction}
  * counts the records with such a field. Only JSON has fields that are not in a schema.
  *
- * <p>Noting a field creates no object.
+ * <p>Remembering a field creates no object.
  */
 public final class LeftOut {
     private static final ThreadLocal<LeftOut> OF_THREAD = ThreadLocal.withInitial(LeftOut::new);
-    /** The most fields of a task that are compared with the columns: names repeat in each record. */
+    /** The most names of fields that a task compares with the columns; the names repeat in each record. */
     private static final int MOST_COMPARED = 1_000;
 
     /**
-     * The treatment of fields without a column.
+     * How fields without a column are treated.
      *
      * @param isError whether such a field makes its record unreadable
      * @param refused the paths of fields that cannot become columns; null if no field becomes a column
-     * @param isKept whether the last column keeps the outermost fields that lack a column, themselves or inside
+     * @param isKept whether the last column stores the outermost fields that have no column, or contain a field without
+     * one
      */
     record Rule(boolean isError, Set<String> refused, boolean isKept) {
         static final Rule IGNORE = new Rule(false, null, false);
@@ -32,7 +33,7 @@ public final class LeftOut {
     private String column;
     private String newColumn;
 
-    /** Returns the calling thread's object, which is empty when a task begins. */
+    /** Returns the object of the calling thread; it is empty when a task begins. */
     public static LeftOut ofThread() {
         LeftOut found = OF_THREAD.get();
         TaskContext context = TaskContext.get();
@@ -45,7 +46,7 @@ public final class LeftOut {
         return found;
     }
 
-    /** Notes a record's first field without a column; prefers one whose name differs from a column's only in case. */
+    /** Remembers a record's first field without a column; prefers one that differs from a column only in case. */
     void note(String parent, String name, Iterable<String> columns) {
         if (this.name == null) {
             this.parent = parent;
@@ -63,7 +64,7 @@ public final class LeftOut {
         }
     }
 
-    /** Notes a field that can become a column; keeps the record's first one. */
+    /** Remembers the first field of a record that can become a column. */
     void noteColumn(String parent, String name, Rule rule) {
         if (newColumn == null && !name.isEmpty()) {
             String path = path(parent, name);
@@ -94,7 +95,7 @@ public final class LeftOut {
         return name != null;
     }
 
-    /** Returns the field's path and, if there is one, the column whose name differs only in case. */
+    /** Returns the field's path; and the column whose name differs only in case, if there is one. */
     public String described() {
         String path = path(parent, name);
         return column == null ? path : path + " (the column is " + column + ")";

@@ -12,7 +12,7 @@ import org.apache.avro.Schema;
 import org.apache.avro.Schema.Type;
 
 /**
- * Converts a message type to an Avro schema, so that tables and their evolution work with one kind of schema.
+ * Converts a message type to an Avro schema, so that the code for tables and their evolution knows only Avro schemas.
  *
  * <p>A field with presence is a union with null; a field without presence has zero as its default. Enums are strings,
  * because writers can have more symbols than readers. Keys of maps are text.

@@ -17,7 +17,7 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Reads messages as JSON text if a column cannot hold them: a message inside a message of its own type, and {@code
+ * Reads messages as JSON text if a column has no type for them: a message inside a message of the same type, and {@code
  * google.protobuf.Struct}, {@code Value} and {@code ListValue}, which represent JSON.
  *
  * <p>An unfinished message is an array with an item for each field: a scalar, an inner message's array, a list, or a
@@ -27,7 +27,7 @@ final class ProtobufJson implements ProtobufNested.ProtobufPart {
     private static final String STRUCT = "google.protobuf.Struct";
     private static final String VALUE = "google.protobuf.Value";
     private static final String LIST = "google.protobuf.ListValue";
-    /** The bytes of memory of a list or a map; those of an entry in a map follow. */
+    /** The bytes of memory of a list or a map; the next constant has those of an entry in a map. */
     private static final int COLLECTION = 112;
 
     private static final int ENTRY = 64;
@@ -234,7 +234,7 @@ final class ProtobufJson implements ProtobufNested.ProtobufPart {
             return unfinished;
         }
 
-        /** Writes the field's value; if {@code value} is null, the field is unset and its zero value is written. */
+        /** Writes the field's value; if {@code value} is null, the zero value of the unset field. */
         @SuppressWarnings("unchecked")
         void write(Object value) {
             if (field.isMap()) {

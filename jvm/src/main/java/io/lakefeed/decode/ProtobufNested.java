@@ -34,13 +34,13 @@ final class ProtobufNested {
             .add("seconds", DataTypes.LongType, false)
             .add("nanos", DataTypes.IntegerType, false);
 
-    /** Stands for an unfinished message that is present and has no bytes. */
+    /** Stands for an unfinished message that is present but has no bytes. */
     private static final Object EMPTY = new Object();
 
     private final Field field;
     private final ProtobufPart part;
     private final MemoryBudget budget;
-    /** The value of all empty messages, of which a record of two million bytes can have a million. */
+    /** The shared value of empty messages: a record of two million bytes can have a million of them. */
     private Object empty;
 
     private ProtobufNested(Field field, ProtobufPart part, MemoryBudget budget) {
@@ -52,7 +52,7 @@ final class ProtobufNested {
     /**
      * Returns the reader of a message field as the reader's type.
      *
-     * @throws BadRecord if the type cannot hold the messages
+     * @throws BadRecord if the messages do not fit the type
      */
     static ProtobufNested of(Field field, DataType target, Schema schema, MemoryBudget budget) {
         return new ProtobufNested(field, part(field, target, schema, budget), budget);
@@ -85,7 +85,7 @@ final class ProtobufNested {
         return WRAPPERS.contains(message.fullName());
     }
 
-    /** Reads a message, or, if {@code before} is not null, a further piece of the unfinished message {@code before}. */
+    /** Reads a message or, if {@code before} is not null, a further piece of that unfinished message. */
     Object read(WireInput input, int tag, Object before, int depth) {
         int outer = begin(input, tag, depth);
         if (before == null && !field.delimited() && input.atEnd()) {
@@ -174,8 +174,8 @@ final class ProtobufNested {
     }
 
     /**
-     * Returns an Avro record with the names of {@code type}. A plan uses the schemas of fields only if they are nested,
-     * so only the schema of the last field is given.
+     * Returns an Avro record with the names of {@code type}. A plan uses only the schemas of nested fields, so only the
+     * last field gets one.
      *
      * @param last the schema of the last field
      */
@@ -217,10 +217,10 @@ final class ProtobufNested {
          */
         void read(WireInput input, Object unfinished, int group, int depth);
 
-        /** Returns Spark's value of a message that was read to its end. */
+        /** Returns the value, in Spark's form, of a message that was read to its end. */
         Object finished(Object unfinished);
 
-        /** Returns the memory of an empty message. */
+        /** Returns the bytes of memory of an empty message. */
         int cost();
     }
 }

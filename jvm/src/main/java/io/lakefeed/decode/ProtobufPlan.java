@@ -21,7 +21,7 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Converts messages of one writer's type to rows of the reader's type; compiled once for many records.
+ * Converts messages of a writer's type to rows of the reader's type. A plan is compiled once for many records.
  *
  * <p>Fields match by their name or by an alias in the reader's schema. Until a message ends, its row holds unfinished
  * lists, maps and rows, because a message can come in several pieces.
@@ -34,11 +34,11 @@ final class ProtobufPlan {
     private final Map<Integer, ProtobufNested> empties = new HashMap<>();
     private final MemoryBudget budget;
 
-    /** The values of unset repeated fields. All rows share them, because Spark does not write to rows. */
+    /** The values of unset repeated fields, which all rows share, because Spark does not write to rows. */
     private static final GenericArrayData NO_ITEMS = new GenericArrayData(new Object[0]);
 
     private static final ArrayBasedMapData NO_ENTRIES = new ArrayBasedMapData(NO_ITEMS, NO_ITEMS);
-    /** The bytes of memory of a row with the objects that hold it; those of a list, a map, an entry follow. */
+    /** The bytes of memory of a row with its objects; the next constants: of a list, a map, an entry. */
     private static final int ROW = 80;
 
     private static final int LIST = 112;
@@ -50,13 +50,13 @@ final class ProtobufPlan {
         void read(WireInput input, int tag, Object[] row, int depth);
     }
 
-    /** A value that no field has: a {@link Finish} with it always applies, even if the field was not set. */
+    /** Stands for no value: a {@link Finish} with it always runs, even if the field was not set. */
     private static final Object ANY = new Object();
 
     /**
-     * Finishes a field when the message has ended.
+     * Completes a field's value when the message has ended.
      *
-     * @param finished the value of an unset field, which needs no finishing
+     * @param finished the value of an unset field, which is already complete
      */
     private record Finish(String name, int slot, Object finished, Finishing finishing) {}
 
@@ -65,9 +65,9 @@ final class ProtobufPlan {
     }
 
     /**
-     * Handles one field, which its number in the message selects.
+     * Handles one field; a plan finds the step by the field's number.
      *
-     * @param name of the field in the writer's schema
+     * @param name the field's name in the writer's schema
      * @param reading null if the reader does not need the field
      * @param excluded the slots of the other fields in the same oneof, which are cleared when this field is read
      */
@@ -103,7 +103,7 @@ final class ProtobufPlan {
         return plan;
     }
 
-    /** Returns the positions of the reader's fields by the names of the writer's fields that they match. */
+    /** Returns the indexes of the reader's fields, by the names of the writer's fields that match them. */
     private static Map<String, Integer> slots(ProtoMessage writer, Schema reader) {
         List<String> written = writer.fields().stream().map(Field::name).toList();
         Map<String, Integer> slots = new HashMap<>();
@@ -120,7 +120,7 @@ final class ProtobufPlan {
         return slots;
     }
 
-    /** Adds the step of a field; {@code slots} has the slots of all fields by the fields' names. */
+    /** Adds the step of a field; {@code slots} has the slots of all fields, by name. */
     void add(Field field, Reading reading, Map<String, Integer> slots) {
         int[] excluded = writer.fields().stream()
                 .filter(other -> field.oneof() != null && field.oneof().equals(other.oneof()) && !other.equals(field))
@@ -174,7 +174,7 @@ final class ProtobufPlan {
     }
 
     private void exclude(int[] slots, Object[] row) {
-        // Clearing is charged, because two bytes of a record can switch between members of a oneof that has a thousand.
+        // Charge the clearing: with two bytes, a record can switch between members of a oneof that has a thousand.
         budget.charge(slots.length);
         for (int slot : slots) {
             row[slot] = null;
@@ -291,12 +291,12 @@ final class ProtobufPlan {
         return (List<Object>) row[slot];
     }
 
-    /** Reads a map, whose entries are messages with a key and a value; keys become text, as in Protobuf's JSON. */
+    /** Reads a map, a list of messages with a key and a value; keys become text, as in Protobuf's JSON. */
     private Reading map(Field field, int slot, DataType target, Schema schema) {
         if (!(target instanceof MapType type)) {
             throw ProtobufValue.misfit(field, target);
         }
-        // The value is nullable, because a value that is a message can be missing; below, an empty message replaces it.
+        // The value is nullable: if it is a message, it can be missing, and an empty message replaces it below.
         StructType entryType = new StructType().add("key", type.keyType(), false).add("value", type.valueType());
         ProtobufPlan plan = of(
                 field.message(), ProtobufNested.record(entryType, schema.getValueType()), entryType, budget);

@@ -15,9 +15,8 @@ import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Reads Protobuf messages. After Confluent's header come the message indexes, which say where the schema defines the
- * message. They are written as their number and then each index, all as zigzag varints; a single 0 is short for the
- * first message.
+ * Reads Protobuf messages. After Confluent's header come the message indexes, which locate the message in the schema:
+ * the number of indexes, and then the indexes, all as zigzag varints. A single 0 is short for the first message.
  *
  * @see <a
  *     href="https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#wire-format">
@@ -134,7 +133,7 @@ final class ProtobufReader extends RecordReader {
         }
     }
 
-    /** Returns whether the reader's record has this name or alias, without namespaces, as in Avro. */
+    /** Returns whether this is the reader's record's name or an alias of it, without namespaces, as in Avro. */
     private boolean isReaders(String name) {
         return readerSchema.getName().equals(name)
                 || readerSchema.getAliases().stream().anyMatch(alias -> alias.substring(alias.lastIndexOf('.') + 1).equals(name));

@@ -16,12 +16,12 @@ import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.sql.types.StringType;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Reads a scalar value as the reader's type; conversions without loss are allowed, such as int32 to a long. */
+/** Reads a scalar value as the reader's type; allows conversions without loss, such as from int32 to long. */
 interface ProtobufValue {
     /** Reads a value, after its tag. */
     Object read(WireInput input);
 
-    /** Returns the zero value of the type. Eight zero bytes are zero in the encoding of every type. */
+    /** Returns the type's zero value: eight zero bytes are zero in the encoding of every type. */
     default Object zero() {
         return read(new WireInput().over(new byte[8], 0));
     }
@@ -29,7 +29,7 @@ interface ProtobufValue {
     /**
      * Returns the reader of a field's values as {@code target}.
      *
-     * @throws BadRecord if the type cannot hold the values
+     * @throws BadRecord if values of the field do not fit the type
      */
     static ProtobufValue of(Field field, DataType target) {
         ProtobufValue found = switch (field.type()) {
@@ -69,7 +69,7 @@ interface ProtobufValue {
         return target instanceof StringType ? input -> UTF8String.fromString(String.valueOf(input.varint() != 0)) : null;
     }
 
-    /** Reads a value of an integer type as a long; a value of uint64 or fixed64 as a long with the same bits. */
+    /** Reads a value of an integer type as a long; for uint64 and fixed64, as the long with the same bits. */
     interface Whole {
         long read(WireInput input);
     }
@@ -115,7 +115,7 @@ interface ProtobufValue {
             return input -> unsigned ? exact(whole.read(input)).doubleValue() : (double) whole.read(input);
         }
         if (target instanceof DecimalType type) {
-            // Small numbers need no BigInteger, because a packed field can have a million values in a megabyte.
+            // Create no BigInteger for small numbers, because a packed field can have a million values in a megabyte.
             long small = type.scale() == 0 ? (long) Math.pow(10, Math.min(type.precision(), 18)) : 0;
             return input -> {
                 long bits = whole.read(input);
@@ -129,7 +129,7 @@ interface ProtobufValue {
                 return Decimal.apply(value, type.precision(), type.scale());
             };
         }
-        // A number becomes text where it is the key of a map, because such keys are text in Avro.
+        // A number that is the key of a map becomes text, because keys of maps are text in Avro.
         return target instanceof StringType
                 ? input -> {
                     long bits = whole.read(input);
@@ -142,7 +142,7 @@ interface ProtobufValue {
         return new BigDecimal(Long.toUnsignedString(unsigned));
     }
 
-    /** Reads an enum's value as its symbol, or as its number if the schema has no symbol for it. */
+    /** Reads an enum's value as its symbol, or as its number if the schema has no symbol for the number. */
     private static ProtobufValue ofEnum(Field field, DataType target) {
         if (target == DataTypes.IntegerType) {
             return input -> (int) input.varint();
@@ -159,7 +159,7 @@ interface ProtobufValue {
         };
     }
 
-    /** Reads text, which uses the record's bytes without a copy. */
+    /** Reads text; the text refers to the record's bytes without a copy. */
     static UTF8String text(WireInput input) {
         int length = input.length();
         UTF8String text = UTF8String.fromBytes(input.bytes(), input.take(length), length);
@@ -175,7 +175,7 @@ interface ProtobufValue {
         return Arrays.copyOfRange(input.bytes(), from, from + length);
     }
 
-    /** Numbers as text. The texts of small numbers are shared, because records can have very many of them. */
+    /** Numbers as text. Small numbers share their texts, because a record can have very many of them. */
     static final class SmallNumbers {
         private static final UTF8String[] SHARED = new UTF8String[128];
 

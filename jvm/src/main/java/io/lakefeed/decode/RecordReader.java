@@ -12,7 +12,7 @@ import org.apache.spark.unsafe.types.UTF8String;
  *
  * <p>A format converts a record's bytes to the value, and charges its memory budget for everything that a record can
  * repeat. For a record that it cannot read, it throws {@link BadRecord} with the path of the field. Other exceptions,
- * even a lack of memory, also become the record's error; only a {@link RegistryException} leaves the reader.
+ * even a lack of memory, become the record's error, too. The reader throws only a {@link RegistryException}.
  *
  * <p>A format of an installed package has a public subclass with a public constructor for the columns and the options,
  * {@code (StructType, Map<String, String>)}. The driver shows an {@link IllegalArgumentException} of the constructor.
@@ -22,7 +22,7 @@ public abstract class RecordReader {
     private static final int LONGEST_ERROR = 1_000;
     private static final UTF8String EMPTY = UTF8String.fromString("empty: 0 bytes");
 
-    /** The only thread that may call {@link #read}, because a reader reuses its buffers. */
+    /** The only thread that may call {@link #read}: a reader reuses its buffers. */
     final Thread owner = Thread.currentThread();
 
     final MemoryBudget budget = new MemoryBudget();
@@ -43,7 +43,7 @@ public abstract class RecordReader {
         this.glue = writers == null || !writers.registry.isGlue ? null : new GlueFrame(writers);
     }
 
-    /** Returns whether a record without bytes can be a value. */
+    /** Returns whether a record without bytes can have a value. */
     boolean takesEmpty() {
         return false;
     }
@@ -51,7 +51,7 @@ public abstract class RecordReader {
     /**
      * Returns the value of one record.
      *
-     * @param from the position of the value's first byte, after the header if there is one
+     * @param from the index of the value's first byte, after the header if there is one
      * @param schemaId the schema's id in the header; 0 without a header
      * @throws BadRecord if the record cannot be read
      */
@@ -60,7 +60,7 @@ public abstract class RecordReader {
     /**
      * Returns a value as text. The value must be UTF-8; a byte order mark is ignored, as RFC 8259 allows.
      *
-     * @param from the position of the value's first byte
+     * @param from the index of the value's first byte
      */
     protected static String text(byte[] bytes, int from) {
         int start = from;
@@ -74,7 +74,7 @@ public abstract class RecordReader {
         return new String(bytes, start, bytes.length - start, StandardCharsets.UTF_8);
     }
 
-    /** Returns the value of a record whose schema a header names; in Confluent's header something can follow the id. */
+    /** Returns the value of a record whose header names its schema; in Confluent's, more may follow the id. */
     InternalRow value(byte[] record, HeaderIds.Named schema) {
         return value(record, 0, schema.only());
     }
@@ -100,13 +100,14 @@ public abstract class RecordReader {
             if (glue != null) {
                 glue.read(record);
                 schemaId = glue.id();
-                // Compressed data get the memory of a record of their own size, up to a rate of 8.
+                // Compressed data get the memory of a record of their uncompressed size, but at most 8 times the
+                // record's.
                 budget.start((int) Math.min(glue.data().length, 8L * record.length));
                 return result(value(glue.data(), glue.from(), schemaId), schemaId, null);
             }
             HeaderIds.Named named = headers == null ? null : headerIds.of(headers);
             int id = named == null ? WireFormat.schemaId(record) : named.id();
-            // A new Integer is created only when the id changes, because most topics have few ids.
+            // Create a new Integer only when the id changes, because most topics have few ids.
             latest = latest == id ? latest : (Integer) id;
             schemaId = latest;
             budget.start(record.length);
@@ -168,7 +169,7 @@ public abstract class RecordReader {
         private WireFormat() {}
 
         /**
-         * Returns the schema's id in a record's header.
+         * Returns the schema's id that precedes the data.
          *
          * @throws BadRecord if the record has no such header
          */
@@ -182,7 +183,7 @@ public abstract class RecordReader {
             return (record[1] & 0xFF) << 24 | (record[2] & 0xFF) << 16 | (record[3] & 0xFF) << 8 | record[4] & 0xFF;
         }
 
-        /** Returns a hint for a value that seems to have a header but is read without one; or an empty text. */
+        /** Returns a hint if a value that is read without a header seems to have one; otherwise an empty text. */
         static String described(byte[] record) {
             boolean framed = record.length > HEADER && record[0] == MAGIC && schemaId(record) > 0;
             return framed ? "; it begins as values of a schema registry do, with schema id " + schemaId(record) : "";

@@ -19,13 +19,13 @@ import java.util.concurrent.TimeUnit;
 /**
  * Caches writers' schemas by id, which {@link RegistryClient} fetches.
  *
- * <p>A JVM has one object for each registry. The first thread that needs a schema fetches it. One request is enough,
- * because an id never changes its meaning. Only threads that need the same schema wait.
+ * <p>A JVM has one object for each registry. The first thread that needs a schema fetches it; only threads that need
+ * the same schema wait. One request is enough, because the schema of an id never changes.
  *
  * <p>An unknown id is remembered for {@value #UNKNOWN_SECONDS} s, so that many records with it cause one request; at
  * most {@value #UNKNOWN_MOST} ids are remembered. {@link MissBudget} limits the requests for many different unknown
- * ids: when it is spent, a new id is refused without a request. A second request for the same id has a separate budget,
- * so a schema that was registered in the meantime is found at the second record with its id.
+ * ids: when it is spent, a new id is refused without a request. A second request for an id has a separate budget, so
+ * that the second record finds a schema that was registered in the meantime.
  */
 final class Registry {
     private static final int UNKNOWN_SECONDS = 30;
@@ -35,14 +35,14 @@ final class Registry {
     private static final int MOST_CHARACTERS = 16 << 20;
     private static final Map<Address, Registry> ALL = new ConcurrentHashMap<>();
 
-    /** Identifies a cache; includes the subject, because each context of a registry has its own ids. */
+    /** Identifies a cache; includes the subject, because ids are unique only within a context of the registry. */
     private record Address(String url, String credentials, String subject, String glue) {}
 
     private record Known(String kind, Object schema) {}
 
     /**
-     * Identifies a request by the schema's id or {@link SchemaReference}; includes the kind, because an id can be wrong
-     * for one kind of schema and right for another.
+     * Identifies a request by the schema's id or {@link SchemaReference}, and by the expected kind of schema, because
+     * the id may be of another kind.
      */
     private record Asked(Object schema, String kind) {
         String what() {
@@ -53,12 +53,12 @@ final class Registry {
     /**
      * An id without a schema.
      *
-     * @param why the error; null, to save memory, for the most common error, "unknown" and the id
-     * @param until the time before which the id is not requested again; 0 if the id was not requested
+     * @param why the error; null, to save memory, for the most common one, "unknown" and the id
+     * @param until the time until which the id is not requested again; 0 if it was never requested
      */
     private record Unknown(String why, long until) {}
 
-    /** Whether the registry is AWS Glue's, with its framing of records. */
+    /** Whether the registry is AWS Glue's, which frames records differently. */
     final boolean isGlue;
 
     private final RegistryClient client;
@@ -85,8 +85,9 @@ final class Registry {
      * Returns this JVM's cache of a registry.
      *
      * @param credentials as {@link io.lakefeed.http.Login} reads them, or null
-     * @param subject a subject in the context that the ids belong to, if the registry has contexts; or null
-     * @param glue the place of a registry of AWS Glue, see {@link GlueClient}; null for a registry with Confluent's API
+     * @param subject a subject of the ids' context, if the registry has contexts; or null
+     * @param glue the region and name of a registry of AWS Glue, see {@link GlueClient}; null for a registry with
+     * Confluent's API
      */
     static Registry at(String url, String credentials, String subject, String glue) {
         return ALL.computeIfAbsent(new Address(url, credentials, subject, glue), Registry::new);
@@ -174,7 +175,7 @@ final class Registry {
         return schema;
     }
 
-    /** Sends a request, unless the budget for unknown schemas is spent; remembers a schema that is unknown. */
+    /** Sends a request, unless the budget for unknown schemas is spent; remembers an unknown schema. */
     private <V> V budgeted(Asked asked, SingleFlight.Request<V> request) throws InterruptedException {
         MissBudget budget = budgetOf(asked);
         long began = System.nanoTime();
@@ -191,7 +192,7 @@ final class Registry {
     }
 
     /**
-     * Returns the budget that a request for this id must be charged to if the registry does not know the id.
+     * Returns the budget to which a request for this id is charged if the registry does not know the id.
      *
      * @throws BadRecord if the registry has recently not known the id, or the budget is spent
      */
@@ -237,7 +238,7 @@ final class Registry {
         }
     }
 
-    /** Returns the cached subjects of an id; null to ask again, because there may be a new subject. */
+    /** Returns the cached subjects of an id; null to request them again, because there may be a new one. */
     private Subjects usable(int id, Set<String> subjects) {
         Subjects found = subjectsOf.get(id);
         return found != null && (found.any(subjects) || System.nanoTime() - found.until < 0) ? found : null;
@@ -335,7 +336,7 @@ final class Registry {
 
     /**
      * Limits the time for requests with ids that the registry does not know: to {@value #SECONDS} s at first, and then
-     * to a tenth of the time that passes. The budget counts time and not requests, because the waiting delays the feed.
+     * to a tenth of the time that passes. The budget counts time instead of requests, because waiting delays the feed.
      */
     static final class MissBudget {
         private static final int SECONDS = 5;

@@ -21,11 +21,10 @@ import java.util.stream.Stream;
  *
  * <ul>
  *   <li>an object of the registry: returns its JSON, or throws a {@link BadRecord} for "not found" (error code 404xx);
- *   <li>no connection, no complete answer in time, 5xx or 429: sends the request again after growing pauses, for the
- *       allowed time; then throws a {@link RegistryException}, so that the task fails, and the record does not become a
- *       dead letter;
- *   <li>anything else (401, 403, another server's page): throws a {@link RegistryException} at once; but if the
- *       registry has given a right answer before, waits as if there was no answer.
+ * <li>no connection, no complete answer in time, 5xx or 429: repeats the request with growing pauses, for the allowed
+ *   time; then throws a {@link RegistryException}, so that the task fails instead of making the record a dead letter;
+ * <li>any other answer (401, 403, another server's page): throws a {@link RegistryException} at once, or, if this
+ * client has had a valid answer before, repeats the request as without an answer. </ul>
  * </ul>
  */
 class RegistryClient {
@@ -35,7 +34,7 @@ class RegistryClient {
     private static final long LONGEST_PAUSE_MILLIS = 5_000;
     private static final ObjectMapper JSON = new ObjectMapper();
 
-    /** The most bytes of an answer: a registry stores a schema in one Kafka record, so none is larger. */
+    /** The most bytes of an answer: a registry stores a schema in one Kafka record, which limits its size. */
     private static final int MOST_BYTES = 16 << 20;
 
     private final String url;
@@ -43,7 +42,7 @@ class RegistryClient {
     private final Login login;
     private final HttpClient http;
     private volatile boolean answered;
-    /** The index of the address to use; a request without an answer moves it to the next address. */
+    /** The index of the address to use; after a request without an answer, the next address is used. */
     private volatile int asked;
 
     /**
@@ -68,7 +67,7 @@ class RegistryClient {
             return new Patience(all, System.nanoTime() + all.toNanos());
         }
 
-        /** Returns the remaining nanoseconds; 0 or less when the wait has ended. */
+        /** Returns the remaining nanoseconds; 0 or less after the end of the wait. */
         long left() {
             return deadline - System.nanoTime();
         }
@@ -83,7 +82,7 @@ class RegistryClient {
         return get(path, patience, missing, answer -> answer.path("schema").isTextual());
     }
 
-    /** Returns the JSON at {@code path}; {@code usable} rejects the answer of another server than a registry. */
+    /** Returns the JSON at {@code path}; {@code usable} accepts only a registry's answer. */
     JsonNode get(String path, Patience patience, String missing, Predicate<JsonNode> usable)
             throws InterruptedException {
         try {
@@ -100,14 +99,14 @@ class RegistryClient {
         while (true) {
             String trouble;
             try {
-                // Each attempt has at least a second, so that also the last attempt can succeed.
+                // Give each attempt a second or more, so that even the last one can succeed.
                 Duration within = Duration.ofNanos(
                         Math.min(ANSWER.toNanos(), Math.max(patience.left(), TimeUnit.SECONDS.toNanos(1))));
                 String authorization = login.header();
                 HttpResponse<byte[]> response =
                         WholeAnswer.of(http, request(path, authorization), within, MOST_BYTES);
                 int status = response.statusCode();
-                // A token can become invalid before it expires. Gets another token, but only once.
+                // A token can become invalid before it expires: get another token, but only once.
                 if (status == 401 && !renewed && login.renew(authorization)) {
                     renewed = true;
                     continue;
@@ -119,7 +118,7 @@ class RegistryClient {
                         answered = true;
                         return found;
                     } catch (RegistryException unusable) {
-                        // If the registry has answered before, this answer comes from a proxy, for instance while the
+                        // The registry has answered before, so this answer comes from a proxy, for instance while the
                         // registry restarts.
                         if (!answered) {
                             throw unusable;
@@ -147,7 +146,7 @@ class RegistryClient {
         return (authorization == null ? request : request.header("Authorization", authorization)).build();
     }
 
-    /** Returns the error for a registry that gave no schema in time. */
+    /** Returns the error if no registry has answered with a schema in time. */
     RegistryException silent(Patience patience, String trouble) {
         return new RegistryException(
                 "does not answer", url + " gave no schema within " + patience.all.toSeconds() + " s; last: " + trouble);
@@ -166,7 +165,7 @@ class RegistryClient {
         }
     }
 
-    /** Returns the object in an answer, which is null if it is not JSON; throws the error that it stands for. */
+    /** Returns the object of an answer, null if the answer is not JSON; throws the error that the answer means. */
     JsonNode read(int status, JsonNode answer, String path, String missing, Predicate<JsonNode> usable) {
         if (answer != null && status == 200 && usable.test(answer)) {
             return answer;

@@ -3,9 +3,9 @@ package io.lakefeed.decode;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.UUID;
 
-/** Names a schema by another key than its id; {@link Registry#id} asks for the id once. */
+/** Names a schema by another key than its id; {@link Registry#id} asks the registry for the id, once. */
 record SchemaReference(Kind kind, String key) {
-    /** The keys, with the request that answers with the id. */
+    /** The possible keys; each has its own request, whose answer has the id. */
     enum Kind {
         GUID("schema GUID ") {
             @Override
@@ -18,7 +18,7 @@ record SchemaReference(Kind kind, String key) {
                 return answer.isArray();
             }
 
-            /** Each context of a registry has its own id for the same schema. */
+            /** A schema with an id of its own in each context of a registry. */
             @Override
             JsonNode id(JsonNode answer, String context) {
                 for (JsonNode each : answer) {
@@ -30,7 +30,7 @@ record SchemaReference(Kind kind, String key) {
                 return answer.path("id");
             }
         },
-        /** A global id, which Apicurio's own API resolves, beside its API for Confluent's clients. */
+        /** A global id. Only Apicurio's own API can resolve it, not its API for Confluent's clients. */
         GLOBAL_ID("global id ") {
             @Override
             String path(String key) {
@@ -54,10 +54,10 @@ record SchemaReference(Kind kind, String key) {
             this.name = name;
         }
 
-        /** Returns the path of the request, after the registry's address. */
+        /** Returns the request's path, without the registry's address. */
         abstract String path(String key);
 
-        /** Returns whether an answer is a registry's. */
+        /** Returns whether an answer comes from a registry. */
         abstract boolean answers(JsonNode answer);
 
         /** Returns the id in a registry's answer; a missing node if the registry does not have the schema. */
@@ -76,7 +76,7 @@ record SchemaReference(Kind kind, String key) {
         return kind.path(key);
     }
 
-    /** Returns the text that names the schema in errors. */
+    /** Returns the name of the schema for errors. */
     @Override
     public String toString() {
         return kind.name + key;

@@ -10,21 +10,21 @@ import java.util.concurrent.TimeoutException;
 import java.util.function.Supplier;
 
 /**
- * Sends only one request if several tasks of a JVM need the same answer at the same time: one thread sends it, and the
- * threads of the other tasks wait.
+ * Sends one request if several tasks of a JVM need the same answer at the same time: one task's thread sends it, and
+ * the threads of the other tasks wait.
  *
- * <p>Requests for other keys do not wait.
+ * <p>Requests for different keys do not wait for each other.
  */
 final class SingleFlight<K, V> {
     private final RegistryClient client;
     private final Map<K, CompletableFuture<V>> running = new ConcurrentHashMap<>();
 
-    /** Sends the request, and stores the answer where {@code known} finds it. */
+    /** Sends the request, and stores its answer for the function {@code known}. */
     interface Request<V> {
         V answer() throws InterruptedException;
     }
 
-    /** Creates an object for one kind of request; {@code client} creates the errors for waits without an answer. */
+    /** Creates an object for one type of request; {@code client} creates the error after a wait without an answer. */
     SingleFlight(RegistryClient client) {
         this.client = client;
     }
@@ -32,7 +32,7 @@ final class SingleFlight<K, V> {
     /**
      * Returns the answer for {@code key}.
      *
-     * @param known returns the answer if it is stored, otherwise null; another thread may have stored it meanwhile
+     * @param known returns the stored answer, or null; another thread may store the answer at any time
      * @throws BadRecord if the answer is an error of the record
      * @throws RegistryException if the registry gives no answer
      */
@@ -60,13 +60,13 @@ final class SingleFlight<K, V> {
             throw definite;
         } finally {
             running.remove(key);
-            // This call has no effect if the request has ended. If this thread was interrupted, null makes one of the
-            // waiting threads send the request.
+            // Without effect if the request has ended. If this thread was interrupted, null makes a waiting thread send
+            // it.
             mine.complete(null);
         }
     }
 
-    /** Waits for another thread's answer; returns null if that thread is interrupted. */
+    /** Waits for the other thread's answer; returns null if the other thread was interrupted. */
     private V await(CompletableFuture<V> other, Patience patience) {
         try {
             return other.get(Math.max(0, patience.left()), TimeUnit.NANOSECONDS);

@@ -20,18 +20,18 @@ import scala.Option;
 
 /** Converts text to a value of one of Spark's types, for JSON strings and CSV. */
 public interface TextValue {
-    /** The most characters of a number. Longer numbers fit no type, and parsing them takes long. */
+    /** The most characters of a number: longer ones fit no type, and parsing them takes long. */
     int LONGEST_NUMBER = 1_000;
 
-    /** A date with or without a time. Spark itself would also accept "2026" and "12:30" as timestamps. */
+    /** Matches a date with or without a time; Spark would also accept "2026" and "12:30" as timestamps. */
     Pattern MOMENT = Pattern.compile("\\d{4}-\\d{2}-\\d{2}([Tt ].*)?");
 
     int LONGEST_MOMENT = 100;
 
-    /** A double holds each whole number up to this number exactly. */
+    /** Up to this number, a double represents each whole number exactly. */
     long WHOLE_DOUBLES = 1L << 53;
 
-    /** A float holds each whole number up to this number exactly. */
+    /** Up to this number, a float represents each whole number exactly. */
     long WHOLE_FLOATS = 1L << 24;
 
     /** Returns Spark's internal value; null if the text does not fit the type. */
@@ -41,11 +41,11 @@ public interface TextValue {
      * The rules for reading values.
      *
      * @param zone the time zone of timestamps that state no time zone
-     * @param lenient whether JSON may have text for numbers and booleans, NaN and infinities, and whole numbers that
-     *     lose digits as doubles
+     * @param lenient whether JSON may have numbers and booleans as text, NaN and infinities, and whole numbers that
+     * lose digits as doubles
      */
     record Rules(ZoneId zone, boolean lenient) {
-        /** Reads the decoder's options {@code time-zone} (UTC) and {@code lenient} (false). */
+        /** Reads the decoder's options {@code time-zone} (default UTC) and {@code lenient} (default false). */
         public static Rules of(Map<String, String> options) {
             boolean lenient = Boolean.parseBoolean(options.get("lenient"));
             return new Rules(ZoneId.of(options.getOrDefault("time-zone", "UTC")), lenient);
@@ -100,7 +100,7 @@ public interface TextValue {
                 || type instanceof DecimalType;
     }
 
-    /** Returns a whole number as this type; null if it does not fit, or if only its text shows that. */
+    /** Returns a whole number as this type; null if it does not fit, or if the text must be read to know. */
     static Object number(long number, DataType type) {
         if (type == DataTypes.LongType) {
             return number;
@@ -147,7 +147,7 @@ public interface TextValue {
         }
     }
 
-    /** Returns whether a number has no characters of hexadecimal numbers, which Java would accept. */
+    /** Returns whether a number is free of hexadecimal notation, which Java would accept. */
     private static boolean isAscii(String number) {
         for (int at = 0; at < number.length(); at++) {
             char c = number.charAt(at);
@@ -159,9 +159,9 @@ public interface TextValue {
     }
 
     /**
-     * Returns whether a binary number keeps the value of a text. A whole number must keep each digit, so that no
-     * identifier changes, or be the shortest text of the binary number, as JavaScript writes large numbers. The only
-     * rule for a number with a fraction or exponent is that it must not become zero.
+     * Returns whether a binary number has the value of a text. For a whole number, all digits must be equal, so that no
+     * identifier changes, or the text must be the shortest one for the binary number, as JavaScript writes it. A number
+     * with a fraction or exponent must only not become zero.
      */
     private static boolean keeps(String text, double value, int digits) {
         if (text.indexOf('.') < 0 && text.indexOf('e') < 0 && text.indexOf('E') < 0) {
@@ -179,7 +179,7 @@ public interface TextValue {
 
     private static Object exact(BigDecimal number, DataType type) {
         int digits = type instanceof DecimalType decimal ? decimal.precision() - decimal.scale() : 19;
-        // The size is checked before the computation, which a short text such as 1e999999999 would make slow.
+        // Check the size before computing: a short text such as 1e999999999 would make the computation slow.
         if (number.signum() != 0 && (long) number.precision() - number.scale() > digits) {
             return null;
         }
@@ -225,7 +225,7 @@ public interface TextValue {
         }
     }
 
-    /** Reads a timestamp. RFC 3339 allows a lower-case t and z, which Spark does not. */
+    /** Reads a timestamp. RFC 3339 allows t and z in lower case, Spark does not. */
     private static Object moment(String text, Function<UTF8String, Option<Object>> read) {
         if (text.length() > LONGEST_MOMENT || !MOMENT.matcher(text).matches()) {
             return null;

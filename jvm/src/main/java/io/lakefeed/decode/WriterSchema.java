@@ -10,8 +10,8 @@ import org.apache.avro.Schema;
  *
  * @param kind the registry's name of the kind
  * @param name the name of the kind in errors
- * @param parser parses a schema's text; its second argument is a list of the texts that the schema refers to, each
- *     after the texts that it refers to itself
+ * @param parser parses a schema's text; its second argument lists the texts that the schema refers to, each of them
+ * after its own references
  * @param <T> the type of a parsed schema
  */
 record WriterSchema<T>(String kind, String name, BiFunction<String, List<String>, T> parser) {
@@ -25,6 +25,6 @@ record WriterSchema<T>(String kind, String name, BiFunction<String, List<String>
     /** Protobuf: the references of a schema are the files that it imports. */
     static final WriterSchema<ProtoTypes> PROTOBUF = new WriterSchema<>("PROTOBUF", "Protobuf", ProtobufSchemas::types);
 
-    /** JSON Schema: the decoder only checks that the schema exists, because JSON values can be read without it. */
+    /** JSON Schema: the decoder only checks that the registry has the schema, because JSON can be read without. */
     static final WriterSchema<String> JSON = new WriterSchema<>("JSON", "JSON", (text, referred) -> text);
 }

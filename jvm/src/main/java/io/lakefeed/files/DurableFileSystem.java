@@ -18,9 +18,9 @@ import org.apache.hadoop.fs.permission.FsPermission;
 /**
  * Writes local files so that a closed file survives a loss of power. Set it as {@code fs.file.impl}.
  *
- * <p>When a commit in the catalog's database returns, the commit is on the disk, so the files that it refers to must be
- * on the disk, too. Hadoop's own file system leaves this to the operating system. It also writes a checksum file {@code
- * .name.crc} beside each file, which other readers of a table do not know and which Parquet and Avro do not need.
+ * <p>When a commit in the catalog's database returns, the commit is on the disk, so its files must be on the disk, too.
+ * Hadoop's own file system leaves this to the operating system. It also writes a checksum file {@code .name.crc} beside
+ * each file. Other readers of a table do not know such files, and Parquet and Avro do not need them.
  */
 public final class DurableFileSystem extends LocalFileSystem {
     private static final int LONGEST_NAME = 255;
@@ -38,7 +38,7 @@ public final class DurableFileSystem extends LocalFileSystem {
     private static final class Files extends RawLocalFileSystem {
         @Override
         public boolean mkdirs(Path folder) throws IOException {
-            // Without this check, Hadoop's error would be the same as for a missing permission.
+            // Without this check, Hadoop would report a missing permission instead.
             if (folder.getName().getBytes(StandardCharsets.UTF_8).length > LONGEST_NAME) {
                 throw new IllegalArgumentException("lakefeed: a text is too long for a partition: its folder's name has more"
                         + " than " + LONGEST_NAME + " bytes");
@@ -59,7 +59,7 @@ public final class DurableFileSystem extends LocalFileSystem {
         }
     }
 
-    /** A stream whose {@code close} returns when the file and its name in the folder are on the disk. */
+    /** A stream whose {@code close} returns when the file, and its name in the folder, are on the disk. */
     private static final class Synced extends FilterOutputStream implements Syncable, StreamCapabilities {
         private final java.nio.file.Path path;
         private boolean closed;

@@ -14,18 +14,18 @@ import java.util.Base64;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Provides the {@code Authorization} header of requests: with a user's password, with a given token, or with tokens
- * that it fetches with a client's credentials (OAuth 2.0, RFC 6749, section 4.4) and renews before they expire.
+ * Provides the {@code Authorization} header of requests: a user's password, a given token, or tokens that this class
+ * fetches with a client's credentials (OAuth 2.0, RFC 6749, section 4.4) and renews before they expire.
  */
 public final class Login {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final Duration ANSWER = Duration.ofSeconds(10);
     private static final int MOST_BYTES = 1 << 20;
-    /** How long a token is used if its server does not say how long the token is valid. */
+    /** How long a token is used if the server does not report how long it is valid. */
     private static final long UNKNOWN_SECONDS = 60;
 
     private final HttpClient http;
-    /** The header if it does not change; null if tokens are fetched or there is no login. */
+    /** The header, if it never changes; null without a login, or if tokens are fetched. */
     private final String fixed;
 
     private final JsonNode client;
@@ -50,7 +50,7 @@ public final class Login {
         try {
             found = JSON.readTree(credentials);
         } catch (IOException malformed) {
-            // The exception gets no cause, because the cause's message quotes the credentials.
+            // The exception has no cause, because the cause's message would quote the credentials.
             throw new IllegalArgumentException("the credentials begin with '{\"token' but are not JSON: correct them");
         }
         boolean ready = found.has("token");
@@ -72,7 +72,7 @@ public final class Login {
         return "Bearer " + token;
     }
 
-    /** Drops a token that a server has refused; returns whether the next header will have another token. */
+    /** Drops a token that a server has refused; returns whether the next header will have a new token. */
     public synchronized boolean renew(String refused) {
         if (client == null) {
             return false;
@@ -89,7 +89,7 @@ public final class Login {
         if (client.has("scope")) {
             form.append("&scope=").append(encoded("scope"));
         }
-        // Client id and secret are encoded before they are joined (RFC 6749, section 2.3.1).
+        // Encode client id and secret before joining them (RFC 6749, section 2.3.1).
         String basic = basic(encoded("client_id") + ":" + encoded("client_secret"));
         HttpRequest request = HttpRequest.newBuilder(URI.create(url))
                 .header("Authorization", basic)

@@ -34,7 +34,7 @@ public final class Waits {
                 .orElse("");
     }
 
-    /** Stores the server that an executor waits for, in place of its last report; a report is valid for ten seconds. */
+    /** Stores the server that an executor waits for, instead of its last report. Reports are valid for ten seconds. */
     public static void putExecutor(String executor, String waits) {
         EXECUTORS.put(executor, new Report(waits, System.nanoTime()));
     }

@@ -20,8 +20,9 @@ import java.util.concurrent.TimeoutException;
 /**
  * Sends a request and waits for the whole answer, with a limit for its time and its size.
  *
- * <p>The timeout of {@link HttpRequest} covers only the headers of the answer, and the body has no limit of size. So a
- * server that sends one byte a second would block the caller, and a server that does not stop would fill the memory.
+ * <p>The timeout of {@link HttpRequest} covers only the answer's headers, and nothing limits the size of the body. So a
+ * server that sends one byte a second would block the caller, and a server that sends without end would fill the
+ * memory.
  */
 public final class WholeAnswer {
     private WholeAnswer() {}
@@ -32,8 +33,8 @@ public final class WholeAnswer {
      * @param within the most time from connecting to the last byte of the body
      * @param most the most bytes of the body
      * @throws HttpTimeoutException if the answer takes longer than {@code within}
-     * @throws IOException if the server is unavailable, the answer is cut off, or its body has more than {@code most}
-     *     bytes
+     * @throws IOException if the server is unavailable, the answer is incomplete, or its body has more than {@code
+     * most} bytes
      */
     public static HttpResponse<byte[]> of(HttpClient http, HttpRequest request, Duration within, int most)
             throws IOException, InterruptedException {
@@ -49,7 +50,7 @@ public final class WholeAnswer {
             }
             throw new IOException(failed.getCause());
         } finally {
-            // If the answer is incomplete, this closes its connection.
+            // For an incomplete answer, this closes the connection.
             answer.cancel(true);
             body.close();
         }

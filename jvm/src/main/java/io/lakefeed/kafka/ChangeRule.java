@@ -14,8 +14,8 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Decides which records of an upsert delete the row of their key, and which records lack a key, with the rules of {@code
- * lakefeed.records.decode.changes} and {@code lakefeed.records.decode.verdict}.
+ * Decides which records of an upsert delete their key's row, and which records lack a key; the rules are those of
+ * {@code lakefeed.records.decode.changes} and {@code lakefeed.records.decode.verdict}.
  */
 final class ChangeRule implements Serializable {
     private static final long serialVersionUID = 1L;
@@ -23,9 +23,9 @@ final class ChangeRule implements Serializable {
     /**
      * The rule as JSON; names of columns are compared without case.
      *
-     * @param column the column that says whether a change deletes
-     * @param tombstones whether a record without a value deletes
-     * @param equals for each column that marks deletes, the texts, numbers or booleans that mean a delete
+     * @param column the column that is true if a change deletes its key's row
+     * @param tombstones whether a record without a value deletes its key's row
+     * @param equals for each column that can mark a delete, the texts, numbers or booleans that mark one
      * @param keys for each key column, the error of a record in which the column is null
      */
     record Options(String column, boolean tombstones, Map<String, List<Object>> equals, Map<String, String> keys)
@@ -39,7 +39,7 @@ final class ChangeRule implements Serializable {
     private final List<Mark> marks = new ArrayList<>();
     private final List<Key> keys = new ArrayList<>();
 
-    /** Creates the rule for rows with these columns; a key column that the rows do not have is not checked. */
+    /** Creates the rule for rows with these columns; a key column that they lack is not checked. */
     ChangeRule(Options options, StructType rows) {
         tombstones = options.tombstones();
         StructField[] fields = rows.fields();
@@ -80,7 +80,7 @@ final class ChangeRule implements Serializable {
     }
 
     /**
-     * Returns whether a change deletes the row of its key.
+     * Returns whether a change deletes its key's row.
      *
      * @param isTombstone whether the record has no value
      */

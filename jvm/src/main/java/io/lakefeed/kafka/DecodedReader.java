@@ -24,10 +24,10 @@ import org.apache.spark.sql.catalyst.util.GenericArrayData;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Reads and counts the records of one task's ranges, and returns those that become rows. */
+/** Reads, decodes and counts the records of one task's ranges, and returns those that become rows. */
 final class DecodedReader implements PartitionReader<InternalRow> {
     private static final UTF8String NO_REASON = UTF8String.fromString("");
-    /** Spark's setting for the time that its own reader waits for records. */
+    /** Spark's setting for how long its own reader waits for records. */
     private static final String TIMEOUT = "spark.network.timeout";
 
     private final Iterator<Range> ranges;
@@ -95,7 +95,7 @@ final class DecodedReader implements PartitionReader<InternalRow> {
         int schemaId = decoded.isNullAt(1) ? NO_SCHEMA : decoded.getInt(1);
         String error = decoded.isNullAt(2) ? null : decoded.getUTF8String(2).toString();
         if (schemaId != NO_SCHEMA && !policy.refused().isEmpty()) {
-            // The schema's refusal is the error to report, because it can also be the cause of the value's error.
+            // Report the refusal of the schema first, because it may also be the cause of the value's error.
             String refused = policy.refused().get(schemaId);
             if (refused != null && (error == null || !error.contains(refused))) {
                 error = "schema id " + schemaId + ": " + refused;
@@ -122,7 +122,7 @@ final class DecodedReader implements PartitionReader<InternalRow> {
             metadata.update(policy.keep().size(), changes.deletes(joined, value == nulls));
         }
         if (reason != null && reason.startsWith(policy.unknownSchema())) {
-            // No schema has this id, which comes from broken bytes, so no column could cover it.
+            // No schema has this id, which comes from broken bytes, so the table cannot cover it.
             schemaId = NO_SCHEMA;
         }
         UTF8String why = reason == null ? NO_REASON : UTF8String.fromString(reason);
@@ -180,7 +180,7 @@ final class DecodedReader implements PartitionReader<InternalRow> {
         return row;
     }
 
-    /** Closes the consumer of a failed task, because the consumer may be the cause. */
+    /** Closes the consumer of a failed task, because the consumer may be the cause of the failure. */
     @Override
     public void close() {
         if (consumer != null) {

@@ -24,7 +24,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * created for the undecoded record. {@link DirectOptions} has the options.
  */
 public final class DecodedRecords implements TableProvider {
-    /** Closes this JVM's consumers of a run. Executors close theirs after five minutes. */
+    /** Closes this JVM's consumers of a run; executors close their consumers after five minutes without use. */
     public static void endRun(String run) {
         PartitionConsumer.closeKept(run);
     }
@@ -47,7 +47,7 @@ public final class DecodedRecords implements TableProvider {
             return options.columns();
         }
 
-        /** Returns a text without the options, because Spark prints it in plans and the options have credentials. */
+        /** Returns a text without the options, which have credentials: Spark prints the text in plans. */
         @Override
         public String description() {
             return "decoded records";
@@ -78,7 +78,7 @@ public final class DecodedRecords implements TableProvider {
             DecodeFunction decode = options.decoder();
             OutcomeFunction outcome = outcomes.function();
             DirectOptions.OfTasks ofTasks = options.ofTasks();
-            // Spark serialises the function, so each task gets its own copy of what it refers to.
+            // Spark serialises this function, so each task gets a copy of the objects that it refers to.
             return partition -> new DecodedReader((DirectOptions.DirectTask) partition, ofTasks, decode, outcome);
         }
     }

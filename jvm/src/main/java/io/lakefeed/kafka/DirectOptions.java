@@ -23,8 +23,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  *
  * <ul>
  *   <li>{@code tasks}: the ranges of each task, as JSON {@code [[["topic", partition, from, until], …], …]};
- *   <li>{@code kafka.…}: the consumers' settings; {@code consumers}: a name; batches with the same name share
- *       consumers;
+ *   <li>{@code kafka.…}: the consumers' settings; {@code consumers}: a name, with which batches share consumers;
  *   <li>{@code decoder}: a JSON object with the options of a {@link io.lakefeed.decode.DecodeCatalog};
  *   <li>{@code commit-id}: the batch whose {@link io.lakefeed.commit.Outcomes} count the records;
  *   <li>{@code policy}: a {@link Policy} as JSON.
@@ -49,9 +48,9 @@ final class DirectOptions {
      * @param nullReason the error of a record without a value; null if it becomes a row or is skipped
      * @param refused the error of records by schema id, for schemas whose records must not become rows
      * @param unknownSchema the beginning of the error for an unknown schema id
-     * @param badTimestamp the error for a timestamp that Spark cannot hold, as a format; null if rows have no column
-     *     with the timestamp
-     * @param keep the metadata columns to return, by their names in {@link RecordRows}
+     * @param badTimestamp the error for a timestamp that overflows Spark's type, as a format; null if rows have no
+     * timestamp column
+     * @param keep the metadata columns of rows, by their names in {@link RecordRows}
      * @param prefix the prefix of the metadata columns' names in the result
      * @param changes the rule for records that delete rows; null if rows are only added
      */
@@ -136,15 +135,15 @@ final class DirectOptions {
         });
         consumer.put(ConsumerConfig.KEY_DESERIALIZER_CLASS_CONFIG, ByteArrayDeserializer.class.getName());
         consumer.put(ConsumerConfig.VALUE_DESERIALIZER_CLASS_CONFIG, ByteArrayDeserializer.class.getName());
-        // A missing offset must be an error and not a jump to another offset. Offsets are not committed to a group,
-        // because the ledger has them.
+        // A missing offset must be an error, and not a jump to another offset. No group gets committed offsets, because
+        // the ledger has the feed's offsets.
         consumer.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "none");
         consumer.put(ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, "false");
         return new OfTasks(consumer, options.get("consumers"), policy, changes, decoder.columns().size());
     }
 
     record DirectTask(List<Range> ranges) implements InputPartition {
-        /** The offsets of one partition from {@code from} on and below {@code until}. */
+        /** The offsets of one partition, beginning with {@code from} and ending before {@code until}. */
         record Range(String topic, int partition, long from, long until) implements java.io.Serializable {}
     }
 }

@@ -30,8 +30,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * spark.read}.
  *
  * <p>It has the options and offsets of Spark's Kafka source, but {@link Readers} creates the readers, and {@link
- * RecordRows} the rows. Spark's own code throws, without the record's offset, if a timestamp overflows a long of
- * microseconds.
+ * RecordRows} the rows. If a timestamp overflows a long of microseconds, Spark's own code throws an error without the
+ * record's offset.
  *
  * <p>The columns are those of Spark's source, and {@code bad_timestamp}: see {@link RecordRows}.
  */
@@ -91,7 +91,7 @@ public final class KafkaRecords implements TableProvider {
         }
     }
 
-    /** Spark's stream of topics, except that {@link Readers} creates the readers. */
+    /** Spark's stream of topics, for which {@link Readers} creates the readers. */
     static final class KafkaStream
             implements MicroBatchStream, SupportsTriggerAvailableNow, SupportsRealTimeMode, ReportsSourceMetrics {
         private final KafkaMicroBatchStream spark;
@@ -126,7 +126,7 @@ public final class KafkaRecords implements TableProvider {
 
         @Override
         public void prepareForRealTimeMode() {
-            // In real-time mode a reader must wait for records forever, which only Spark's readers do.
+            // In real-time mode a reader has to wait for records forever, which only Spark's readers do.
             fast = false;
             spark.prepareForRealTimeMode();
         }
@@ -181,7 +181,7 @@ public final class KafkaRecords implements TableProvider {
             spark.stop();
         }
 
-        /** Returns the name that Spark shows in progress reports and in its UI. */
+        /** Returns the source's name in Spark's progress reports and UI. */
         @Override
         public String toString() {
             return spark.toString();

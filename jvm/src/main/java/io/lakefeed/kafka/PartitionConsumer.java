@@ -17,23 +17,23 @@ import org.apache.kafka.common.TopicPartition;
 /**
  * Reads one partition of a topic with its own Kafka consumer, which fetches ahead.
  *
- * <p>The consumer and the records that it has fetched are kept for the next batch. If a topic has more partitions than
- * consumers are kept, a kept consumer moves to another partition. A new consumer would ask the broker for all
- * partitions of the topic; with one for each partition, the work of a batch would grow with the square of the number of
- * partitions. Not thread safe: {@link #take} gives a consumer to one task.
+ * <p>The consumer, with the records that it has fetched, is kept for the next batch. If a topic has more partitions
+ * than there are kept consumers, a consumer moves to another partition: a new consumer would ask the broker for all
+ * partitions of the topic, so the work of a batch would grow with the square of their number. Not thread safe: {@link
+ * #take} reserves a consumer for one task.
  */
 final class PartitionConsumer implements AutoCloseable {
-    /** The most consumers to keep, as by default in Spark ({@code spark.kafka.consumer.cache.capacity}). */
+    /** The most consumers to keep: Spark's default ({@code spark.kafka.consumer.cache.capacity}). */
     private static final int MOST_KEPT = 64;
 
-    /** The longest wait of a poll: short, so that a killed task ends soon. */
+    /** The longest wait of one poll: it is short, so that a killed task ends soon. */
     private static final long POLL_MILLISECONDS = 1_000;
 
     private static final long LONGEST_KEPT_NANOS = 300_000_000_000L;
 
     /**
-     * Kafka's default of {@code fetch.max.wait.ms}. The broker may delay the answer to a consumer's last fetch by this
-     * time, and before that answer the consumer does not fetch from another partition.
+     * Kafka's default of {@code fetch.max.wait.ms}: the broker may delay the answer to a consumer's last fetch by this
+     * time, and until then the consumer does not fetch from another partition.
      */
     private static final long LAST_FETCH_NANOS = 500_000_000L;
 
@@ -44,10 +44,10 @@ final class PartitionConsumer implements AutoCloseable {
     private final TopicPartition partition;
     private final KafkaConsumer<byte[], byte[]> consumer;
     private Iterator<ConsumerRecord<byte[], byte[]>> fetched = Collections.emptyIterator();
-    /** A record from {@code fetched} that lies after the range that was read; or null. */
+    /** A record of {@code fetched} that follows the range that was read; or null. */
     private ConsumerRecord<byte[], byte[]> ahead;
 
-    /** The offset from which {@code ahead} and {@code fetched} have the next records; -1 before the first range. */
+    /** The offset at which the records in {@code ahead} and {@code fetched} begin; -1 before the first range. */
     private long next = -1;
 
     private long keptAt;
@@ -68,10 +68,9 @@ final class PartitionConsumer implements AutoCloseable {
     }
 
     /**
-     * Returns a consumer of the partition, which only the caller's task uses until it keeps or closes the consumer.
+     * Returns a consumer of the partition for the caller's task, which later keeps or closes the consumer.
      *
-     * @param of the query or run of the task, because a query must not get records that the consumer has fetched for
-     *     another query
+     * @param of the query or run of the task: it must not get records that a consumer has fetched for another query
      */
     static PartitionConsumer take(String of, Map<String, Object> settings, TopicPartition partition) {
         Key key = new Key(of, settings, partition);
@@ -86,14 +85,14 @@ final class PartitionConsumer implements AutoCloseable {
         }
         PartitionConsumer created =
                 new PartitionConsumer(key, longest == null ? new KafkaConsumer<>(settings) : longest.consumer);
-        // The consumer is counted only after its creation, because after a failed creation no task gives it back.
+        // Count the consumer only now: if its creation fails, no task gives it back.
         synchronized (KEPT) {
             taken++;
         }
         return created;
     }
 
-    /** Removes the consumer of the topic that was kept longest; null if it cannot move to a partition yet. */
+    /** Removes the topic's consumer that was kept longest; null if it cannot move to another partition yet. */
     private static PartitionConsumer removeLongest(Key key) {
         long latest = System.nanoTime() - LAST_FETCH_NANOS;
         for (PartitionConsumer each : KEPT.values()) {
@@ -148,7 +147,7 @@ final class PartitionConsumer implements AutoCloseable {
         consumer.close(Duration.ZERO);
     }
 
-    /** Begins a range; uses the fetched records if the range begins where the last range ended. */
+    /** Begins a range; uses records that were fetched ahead, if the range begins at the end of the last range. */
     void begin(long offset) {
         if (offset != next) {
             fetched = Collections.emptyIterator();
@@ -162,7 +161,7 @@ final class PartitionConsumer implements AutoCloseable {
      * Returns the next record before {@code until}; null if the range has no more records.
      *
      * @param timeoutMs how long to wait for a record
-     * @throws IllegalStateException if records of the range are not in the topic any more
+     * @throws IllegalStateException if the topic no longer has records of the range
      * @throws UncheckedIOException if no record comes in time
      */
     ConsumerRecord<byte[], byte[]> next(long until, long timeoutMs) {
@@ -177,8 +176,7 @@ final class PartitionConsumer implements AutoCloseable {
                 record = fetched.next();
             }
             if (record.offset() >= until) {
-                // The range has no more records: the offsets before this record are markers of transactions, or were
-                // compacted away.
+                // The range has no more records: its last offsets are markers of transactions, or were compacted away.
                 ahead = record;
                 next = until;
                 return null;
@@ -193,7 +191,7 @@ final class PartitionConsumer implements AutoCloseable {
         long deadline = System.nanoTime() + timeoutMs * 1_000_000;
         try {
             while (true) {
-                // The consumer skips markers of transactions, and the rest of a range can consist of them.
+                // The rest of a range can consist of markers of transactions, which the consumer skips.
                 long position = consumer.position(partition);
                 if (position > next) {
                     next = Math.min(position, until);

@@ -17,7 +17,7 @@ import org.apache.spark.sql.types.StructType;
  * RecordRows}.
  *
  * @param fast whether to use {@link RangeReader} where it reads the same records as Spark's reader
- * @param keeps whether to keep consumers for the next batch
+ * @param keeps whether consumers are kept for the next batch
  */
 record Readers(StructType columns, boolean fast, boolean keeps) implements PartitionReaderFactory {
     private static final String TOKENS = "spark.kafka.clusters.";
@@ -37,7 +37,7 @@ record Readers(StructType columns, boolean fast, boolean keeps) implements Parti
     /**
      * Reads the records of one range of offsets.
      *
-     * <p>It is faster than Spark's reader, which measures the time for each record, and after each poll asks the broker
+     * <p>It is faster than Spark's reader, which takes the time for each record, and after each poll asks the broker
      * for the partition's first and last offset.
      */
     static final class RangeReader implements PartitionReader<InternalRow> {
@@ -55,13 +55,12 @@ record Readers(StructType columns, boolean fast, boolean keeps) implements Parti
             this.keeps = keeps;
             until = range.untilOffset();
             timeoutMs = slice.pollTimeoutMs();
-            // The query needs no name here, because the settings differ between queries: Spark gives each query its own
-            // group.
+            // The settings identify the query, because Spark gives each query its own group: no further name is needed.
             consumer = PartitionConsumer.take("", slice.executorKafkaParams(), range.topicPartition());
             consumer.begin(range.fromOffset());
         }
 
-        /** Returns whether this reader reads the same records of the slice as Spark's reader. */
+        /** Returns whether this reader would read the same records of the slice as Spark's reader. */
         static boolean takes(KafkaBatchInputPartition slice) {
             KafkaOffsetRange range = slice.offsetRange();
             return slice.failOnDataLoss() && range.fromOffset() >= 0 && range.untilOffset() >= 0;
@@ -79,7 +78,7 @@ record Readers(StructType columns, boolean fast, boolean keeps) implements Parti
             return rows.apply(record);
         }
 
-        /** Keeps the consumer, or closes it after a failed task, which the consumer may have caused. */
+        /** Keeps the consumer; after a failure closes it, because it may be the cause. */
         @Override
         public void close() {
             if (ended && keeps) {

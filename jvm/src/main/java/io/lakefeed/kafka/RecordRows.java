@@ -49,7 +49,7 @@ final class RecordRows extends AbstractFunction1<ConsumerRecord<byte[], byte[]>,
         return withHeaders ? WITH_HEADERS : COLUMNS;
     }
 
-    /** Makes a partition reader of Spark create its rows with this class, by setting a private field of the reader. */
+    /** Makes Spark's partition reader create rows with this class, by setting the reader's private field. */
     static void replaceIn(KafkaBatchPartitionReader reader, StructType columns) {
         try {
             Field step = KafkaBatchPartitionReader.class.getDeclaredField(PLACE);
@@ -90,7 +90,7 @@ final class RecordRows extends AbstractFunction1<ConsumerRecord<byte[], byte[]>,
         return row.getRow();
     }
 
-    /** Returns whether a time in milliseconds fits into a long of microseconds. */
+    /** Returns whether a time in milliseconds fits a long of microseconds. */
     static boolean fits(long time) {
         return time >= EARLIEST && time <= LATEST;
     }

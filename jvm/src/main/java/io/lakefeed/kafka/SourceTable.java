@@ -9,7 +9,7 @@ import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** A source in the form of a table of Spark; {@code scans} creates the scan from the options of a read. */
+/** A source as a table of Spark; {@code scans} creates the scan from the options of a read. */
 @SuppressWarnings("deprecation") // Spark calls the deprecated schema() if a table does not define columns().
 record SourceTable(
         String name, StructType schema, Set<TableCapability> capabilities, Function<CaseInsensitiveStringMap, Scan> scans)

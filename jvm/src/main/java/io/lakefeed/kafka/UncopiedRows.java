@@ -24,8 +24,8 @@ import scala.runtime.BoxedUnit;
 /**
  * A session extension of Spark that lets the writer of a table read the rows of {@link DecodedRecords} without a copy.
  *
- * <p>Spark plans a projection after each source of rows, which copies every row into an {@code UnsafeRow}. A shuffle
- * and a sort need the copy. A writer does not, because it reads a row before the source returns the next row.
+ * <p>After each source of rows, Spark plans a projection that copies every row into an {@code UnsafeRow}. A shuffle and
+ * a sort need the copy. A writer does not: it reads a row before the source returns the next row.
  */
 public final class UncopiedRows extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
 
@@ -40,7 +40,7 @@ public final class UncopiedRows extends AbstractFunction1<SparkSessionExtensions
         return BoxedUnit.UNIT;
     }
 
-    /** Removes the projection after Spark has added shuffles and sorts to a plan, and before Spark generates code. */
+    /** Removes the projection, after Spark has added shuffles and sorts to a plan and before it generates code. */
     private static final class AfterPlanning extends ColumnarRule {
         @Override
         public Rule<SparkPlan> postColumnarTransitions() {
@@ -57,15 +57,15 @@ public final class UncopiedRows extends AbstractFunction1<SparkSessionExtensions
     }
 
     /**
-     * Returns a query's rows; those of a query that only copies {@link DecodedRecords} are not copied. The caller has to
-     * read a row before it takes the next one, and must not expect an {@code UnsafeRow}.
+     * Returns a query's rows, without a copy if the query only copies {@link DecodedRecords}. The caller has to read a
+     * row before it asks for the next one, and must not expect an {@code UnsafeRow}.
      */
     public static RDD<InternalRow> of(Dataset<?> query) {
         BatchScanExec scan = onlyCopied(query.queryExecution().sparkPlan());
         return scan == null ? query.queryExecution().toRdd() : scan.execute();
     }
 
-    /** Returns the scan of {@link DecodedRecords} whose rows this plan only copies; null for another plan. */
+    /** Returns the scan of {@link DecodedRecords} whose rows a plan only copies; null for any other plan. */
     private static BatchScanExec onlyCopied(SparkPlan plan) {
         return plan instanceof ProjectExec copy
                         && copy.child() instanceof BatchScanExec scan
@@ -75,7 +75,7 @@ public final class UncopiedRows extends AbstractFunction1<SparkSessionExtensions
                 : null;
     }
 
-    /** Returns whether a projection returns its input columns in order; writers do not use the names. */
+    /** Returns whether a projection returns its input columns in order; their names do not matter to writers. */
     private static boolean keepsColumns(Seq<NamedExpression> projected, Seq<AttributeReference> read) {
         if (projected.size() != read.size()) {
             return false;

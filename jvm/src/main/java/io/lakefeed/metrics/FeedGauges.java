@@ -11,11 +11,11 @@ import java.util.concurrent.ConcurrentHashMap;
 /**
  * Provides the newest numbers of this driver's feeds as gauges in Spark's metric registry.
  *
- * <p>Python reports all numbers of a feed in one call, as text, because a map would take a call of py4j for each entry.
- * A gauge returns the last reported number without waiting.
+ * <p>Python reports all numbers of a feed in one call, as text: a map would take a py4j call for each entry. A gauge
+ * returns the last reported number at once.
  */
 public final class FeedGauges {
-    /** The most gauges of all feeds: a registry keeps each gauge until it is removed. */
+    /** The most gauges of all feeds: a registry stores a gauge until it is removed. */
     static final int MOST_GAUGES = 100_000;
 
     private static final Map<String, Map<String, Number>> FEEDS = new ConcurrentHashMap<>();
@@ -28,11 +28,11 @@ public final class FeedGauges {
         registry = opened;
         REGISTERED.clear();
         FEEDS.clear();
-        // Registers one gauge now, because Spark ignores a plugin whose registry is empty when the plugin starts.
+        // Register one gauge now, because Spark ignores a plugin whose registry is empty when the plugin starts.
         registry.register("feeds", (Gauge<Integer>) FEEDS::size);
     }
 
-    /** Ends the reports to this registry; its gauges stay, because Spark's sinks read them once more. */
+    /** Ends the reports to this registry. Its gauges stay, because Spark's sinks read them once more. */
     static synchronized void close(MetricRegistry closed) {
         if (registry == closed) {
             registry = null;
@@ -40,7 +40,7 @@ public final class FeedGauges {
         }
     }
 
-    /** Returns whether Spark has started the plugin. If not, reports are useless, because no sink reads the numbers. */
+    /** Returns whether Spark has started the plugin; otherwise reports are useless, because no sink reads them. */
     public static synchronized boolean isOpen() {
         return registry != null;
     }
@@ -48,7 +48,7 @@ public final class FeedGauges {
     /**
      * Replaces the numbers of a feed.
      *
-     * @param lines the numbers: on each line a name, a space and a number
+     * @param lines the numbers, one on each line: a name, a space and a number
      */
     public static synchronized void report(String feed, String lines) {
         if (registry == null) {
@@ -78,7 +78,7 @@ public final class FeedGauges {
 
     private static Number number(String feed, String name) {
         Number found = FEEDS.getOrDefault(feed, Map.of()).get(name);
-        // A sink can still hold the gauge of a number that is no longer reported.
+        // A sink may still have the gauge of a number that is no longer reported.
         return found == null ? Double.NaN : found;
     }
 
@@ -93,7 +93,7 @@ public final class FeedGauges {
         return numbers;
     }
 
-    /** Returns a Long for a whole number, so that a sink writes 4100000000 and not 4.1E9. */
+    /** Returns a whole number as a Long, so that a sink writes 4100000000 and not 4.1E9. */
     private static Number number(String text) {
         try {
             return Long.valueOf(text);

@@ -12,7 +12,7 @@ import org.apache.spark.api.plugin.SparkPlugin;
  * Registers the numbers of feeds with Spark's metric system. Set {@code spark.plugins=io.lakefeed.metrics.FeedMetrics}.
  *
  * <p>Spark's sinks then report the numbers, for instance to Prometheus, JMX, StatsD, Graphite or CSV files. The
- * driver's Python process puts the numbers into {@link FeedGauges}; executors have no such numbers.
+ * driver's Python process puts the numbers into {@link FeedGauges}; executors have no numbers of feeds.
  */
 public final class FeedMetrics implements SparkPlugin {
     @Override

@@ -20,28 +20,28 @@ import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * A column of texts or bytes. Values and dictionary entries are kept in Parquet's plain encoding, so that a page can
- * copy them. Each value has its length before it, unless all values have the same length.
+ * A column of texts or bytes. Values and dictionary entries are stored in Parquet's plain encoding, so that a page can
+ * copy them. A value follows its length, unless all values have the same length.
  */
 final class BytesBuffer extends PageBuffer {
     private static final VarHandle INTS = MethodHandles.byteArrayViewVarHandle(int[].class, LITTLE_ENDIAN);
     private static final VarHandle LONGS = MethodHandles.byteArrayViewVarHandle(long[].class, LITTLE_ENDIAN);
     private static final VarHandle ORDERED = MethodHandles.byteArrayViewVarHandle(long[].class, BIG_ENDIAN);
     private static final long MIX = 0x9E3779B97F4A7C15L;
-    /** The first size of the arrays: small, because a task may have a file open for each of many partitions. */
+    /** The initial size of the arrays: small, because a task may have open files for many partitions. */
     private static final int SMALLEST_TABLE = 1 << 7;
     private static final int SMALLEST = 1 << 10;
 
     private final ValueKind kind;
-    /** The number of bytes that hold the length before a value; 0 if all values have the same length. */
+    /** The number of bytes of the length before a value; 0 if all values have the same length. */
     private final int prefix;
 
-    /** The length of every value if all have the same length; otherwise 0. */
+    /** The length of all values, if it is the same; otherwise 0. */
     private final int fixed;
 
     private byte[] bytes = new byte[SMALLEST];
     private int end;
-    /** The position where each value begins, after its length; then the end of the last value. */
+    /** The index at which each value begins, after its length; then the end of the last value. */
     private int[] starts = new int[SMALLEST_TABLE];
 
     private byte[] entries = new byte[SMALLEST];
@@ -51,7 +51,7 @@ final class BytesBuffer extends PageBuffer {
     private long[] hashes = new long[SMALLEST_TABLE];
     private int size;
     private int[] table = new int[SMALLEST_TABLE * 2];
-    /** For each dictionary entry, the last page that contains it. */
+    /** For each dictionary entry, the last page that has it. */
     private int[] pageOfEntry = new int[SMALLEST_TABLE];
 
     private int page;
@@ -107,7 +107,7 @@ final class BytesBuffer extends PageBuffer {
         end += value.length;
     }
 
-    /** Stores a number as two's complement of the column's fixed length, highest byte first. */
+    /** Stores a number as a two's complement of the column's fixed length, highest byte first. */
     private void putDecimal(BigInteger unscaled) {
         byte[] digits = unscaled.toByteArray();
         begin(fixed);
@@ -149,7 +149,7 @@ final class BytesBuffer extends PageBuffer {
     void clearValues() {
         end = 0;
         if (bytes.length > 2 * limits.pageBytes()) {
-            // The buffer of a huge value must not be kept for the rest of the file.
+            // Do not keep the buffer of a huge value for the rest of the file.
             bytes = new byte[SMALLEST];
         }
     }
@@ -189,7 +189,7 @@ final class BytesBuffer extends PageBuffer {
                 && Arrays.equals(bytes, from, from + length, entries, start, start + length);
     }
 
-    /** Mixes eight bytes in each step; the last step also reads bytes after the value, and masks them. */
+    /** Hashes eight bytes in each step; the last step also reads bytes after the value, and masks them. */
     private static long hash(byte[] from, int at, int length) {
         long hash = length * MIX;
         int until = at + length;
@@ -199,7 +199,7 @@ final class BytesBuffer extends PageBuffer {
         }
         int left = until - at;
         if (left > 0) {
-            // Reading a long is safe, because begin() leaves room for a long after each value.
+            // Reading a long is safe: begin() leaves room for a long after each value.
             long rest = (long) LONGS.get(from, at) & (1L << 8 * left) - 1;
             hash = (hash ^ rest) * MIX;
         }
@@ -272,7 +272,7 @@ final class BytesBuffer extends PageBuffer {
     @Override
     void addStatistics(Statistics<?> statistics, boolean indexed) {
         if (kind == ValueKind.INT96) {
-            // Parquet defines no order of INT96 values, so bounds would mean nothing.
+            // Parquet defines no order for INT96, so bounds would mean nothing.
             return;
         }
         BinaryStatistics found = (BinaryStatistics) statistics;
@@ -317,7 +317,7 @@ final class BytesBuffer extends PageBuffer {
         found.updateStats(copied(entries, entryStarts[most], entryLengths[most]));
     }
 
-    /** Compares texts and bytes as unsigned bytes, decimals as two's complements of one length. */
+    /** Compares texts and bytes as unsigned bytes, and decimals as two's complements of one length. */
     private int compare(byte[] in, int start, int length, int otherStart, int otherLength) {
         if (kind == ValueKind.LONG_DECIMAL && in[start] < 0 != in[otherStart] < 0) {
             return in[start] < 0 ? -1 : 1;

@@ -27,12 +27,12 @@ import org.apache.spark.sql.catalyst.InternalRow;
  * <p>parquet-java writes pages, row groups, indexes and the footer; Iceberg reads the metrics from the footer.
  */
 final class ColumnarAppender implements FileAppender<InternalRow> {
-    /** The key in a file's footer that shows that this appender has written the file. */
+    /** A key in a file's footer: this appender has written the file. */
     private static final String ENCODER = "lakefeed.encoder";
 
     private final OutputFile file;
     private final MessageType schema;
-    /** The columns of the rows; a nested one can have several of the file's {@link #columns}. */
+    /** The columns of the rows; a nested column can have several of the file's {@link #columns}. */
     private final Column[] roots;
 
     private final PageBuffer[] columns;
@@ -48,7 +48,7 @@ final class ColumnarAppender implements FileAppender<InternalRow> {
     private boolean closed;
 
     /**
-     * Decides when a row group ends.
+     * The rule for the end of a row group.
      *
      * @param bytes the size of a full row group
      * @param fewest the fewest rows before the size is checked again
@@ -95,7 +95,7 @@ final class ColumnarAppender implements FileAppender<InternalRow> {
     public void add(InternalRow row) {
         try {
             for (int at = 0; at < roots.length; at++) {
-                // The cast lets HotSpot call the methods of flat columns directly, even if other files have nested
+                // The cast lets HotSpot call the methods of flat columns directly, although other files may have nested
                 // columns.
                 if (roots[at] instanceof PageBuffer flat) {
                     flat.write(row, at, 0);
@@ -113,7 +113,7 @@ final class ColumnarAppender implements FileAppender<InternalRow> {
         }
     }
 
-    /** Ends the row group if it is full; else checks again after half of the rows that still fit. */
+    /** Ends the row group if it is full; otherwise sets the next check after half of the rows that still fit. */
     private void endFullRowGroup() throws IOException {
         long size = bufferedBytes();
         long ofRow = Math.max(1, size / rows);
@@ -147,7 +147,7 @@ final class ColumnarAppender implements FileAppender<InternalRow> {
         pages.close();
     }
 
-    /** Creates the file before the first row group, so that without rows there is no file. */
+    /** Creates the file before the first row group; without rows, there is no file. */
     void open() throws IOException {
         if (writer != null) {
             return;

@@ -25,7 +25,7 @@ import org.apache.iceberg.util.PropertyUtil;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.types.StructType;
 
-/** Creates the appenders for the files of Iceberg tables whose types and settings this package knows. */
+/** Creates the appenders for files of Iceberg tables, if this package supports the table's types and settings. */
 final class ColumnarFile {
     private static final String WRITER_PROPERTIES = "write.parquet.";
     private static final Set<String> KNOWN_PROPERTIES = Set.of(
@@ -37,14 +37,14 @@ final class ColumnarFile {
             TableProperties.PARQUET_ROW_GROUP_SIZE_BYTES,
             TableProperties.PARQUET_ROW_GROUP_CHECK_MIN_RECORD_COUNT,
             TableProperties.PARQUET_ROW_GROUP_CHECK_MAX_RECORD_COUNT,
-            // Iceberg's Spark writer always sets the first of the next two. Neither matters, because these files have
-            // no variants.
+            // Iceberg's Spark writer always sets the first of the next two properties. Both concern variants, which
+            // these files do not have.
             TableProperties.PARQUET_SHRED_VARIANTS,
             TableProperties.PARQUET_VARIANT_BUFFER_SIZE);
 
     private ColumnarFile() {}
 
-    /** Returns the appender of a file; null if Iceberg's own appender must write it. */
+    /** Returns the appender of a file; null if Iceberg's own appender has to write it. */
     static FileAppender<InternalRow> appender(
             EncryptedOutputFile file,
             Schema schema,
@@ -104,7 +104,7 @@ final class ColumnarFile {
                 TableProperties.PARQUET_COMPRESSION, TableProperties.PARQUET_COMPRESSION_DEFAULT));
     }
 
-    /** Returns the config by the columns' names in the footer, because Parquet changes some names. */
+    /** Returns the config by the columns' names in the footer, of which Parquet changes some. */
     private static MetricsConfig byNamesInFile(MetricsConfig config, Schema schema, MessageType parquet) {
         Schema inFile = ParquetSchemaUtil.convertAndPrune(parquet);
         Map<String, String> modes = new HashMap<>();
@@ -126,7 +126,7 @@ final class ColumnarFile {
         return number;
     }
 
-    /** Gives parquet-java a file of the table's FileIO. */
+    /** Makes a file of the table's FileIO an output file of parquet-java. */
     record TableOutput(org.apache.iceberg.io.OutputFile file) implements OutputFile {
         @Override
         public PositionOutputStream create(long blockSize) {

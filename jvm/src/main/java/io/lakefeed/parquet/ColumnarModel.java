@@ -28,10 +28,10 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Iceberg's model of Parquet files with Spark's rows, except that {@link ColumnarAppender} writes data files.
+ * Iceberg's model of Parquet files with Spark's rows, in which {@link ColumnarAppender} writes data files.
  *
  * <p>Iceberg still reads files, and writes delete files and files with a schema or property that {@link ColumnarFile}
- * does not know.
+ * does not support.
  */
 public final class ColumnarModel implements FormatModel<InternalRow, StructType> {
     private static final String MODELS = "MODELS";
@@ -46,9 +46,9 @@ public final class ColumnarModel implements FormatModel<InternalRow, StructType>
 
     private final FormatModel<InternalRow, StructType> iceberg;
 
-    /** Sees the rows of data files before they are encoded. A plug-in's jar names its class in META-INF/services. */
+    /** Gets the rows of data files before they are encoded. A plug-in's jar names its class in META-INF/services. */
     public interface RowObserver {
-        /** Returns an appender that passes the rows on to {@code file}, or {@code file} itself. */
+        /** Returns an appender that reads the rows and passes them on to {@code file}, or {@code file} itself. */
         FileAppender<InternalRow> observe(FileAppender<InternalRow> file, Schema schema);
     }
 
@@ -59,8 +59,8 @@ public final class ColumnarModel implements FormatModel<InternalRow, StructType>
     /**
      * Replaces Iceberg's model in this JVM, once.
      *
-     * <p>The method changes a private map of Iceberg's registry, because the registry accepts no second model for the
-     * same format and rows.
+     * <p>The method changes a private map of Iceberg's registry, which accepts no second model for the same format and
+     * rows.
      *
      * @throws IllegalStateException if this version of Iceberg does not have the map
      */
@@ -107,7 +107,7 @@ public final class ColumnarModel implements FormatModel<InternalRow, StructType>
         return ColumnarFile.refusal(SparkSchemaUtil.convert(rows), rows, ofFiles);
     }
 
-    /** Returns whether {@link ColumnarAppender} is on, by the settings of a session or a task. */
+    /** Returns whether {@link ColumnarAppender} is on in the settings of a session or a task. */
     static boolean isOn(SQLConf settings) {
         return Boolean.parseBoolean(settings.getConfString(SETTING, "false"));
     }
@@ -137,7 +137,7 @@ public final class ColumnarModel implements FormatModel<InternalRow, StructType>
         return new Builder(iceberg.writeBuilder(file), file);
     }
 
-    /** Passes all settings to Iceberg's builder, and keeps the settings that {@link ColumnarFile} needs. */
+    /** Passes all settings to Iceberg's builder, and remembers those that {@link ColumnarFile} needs. */
     private static final class Builder implements ModelWriteBuilder<InternalRow, StructType> {
         private final ModelWriteBuilder<InternalRow, StructType> iceberg;
         private final EncryptedOutputFile file;

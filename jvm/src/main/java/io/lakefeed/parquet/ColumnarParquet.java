@@ -38,10 +38,10 @@ import org.apache.spark.sql.types.StructType;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Spark's Parquet format, except that {@link ColumnarAppender} writes the files.
+ * Spark's Parquet format, in which {@link ColumnarAppender} writes the files.
  *
- * <p>Schema, metadata, names and the commit of files are Spark's. Spark also writes files with a setting or a type that
- * this class does not know.
+ * <p>Schema, metadata, names and the commit of files are Spark's. Spark's writer writes files with a setting or a type
+ * that this class does not support.
  */
 public final class ColumnarParquet extends ParquetFileFormat {
     private static final long serialVersionUID = 1L;
@@ -53,12 +53,12 @@ public final class ColumnarParquet extends ParquetFileFormat {
             ParquetOutputFormat.PAGE_ROW_COUNT_LIMIT,
             ParquetOutputFormat.COMPRESSION,
             ZSTD_LEVEL,
-            // Spark sets the following three for each write.
+            // Spark sets these three properties for each write.
             ParquetOutputFormat.WRITER_VERSION,
             ParquetOutputFormat.WRITE_SUPPORT_CLASS,
             ParquetOutputFormat.JOB_SUMMARY_LEVEL);
 
-    /** Spark's settings that convert dates and timestamps to the Julian calendar. */
+    /** Spark's settings that rebase dates and timestamps to the Julian calendar. */
     private static final List<String> REBASES =
             List.of("spark.sql.parquet.datetimeRebaseModeInWrite", "spark.sql.parquet.int96RebaseModeInWrite");
 
@@ -66,7 +66,7 @@ public final class ColumnarParquet extends ParquetFileFormat {
     public OutputWriterFactory prepareWrite(
             SparkSession spark, Job job, scala.collection.immutable.Map<String, String> options, StructType rows) {
         OutputWriterFactory sparks = super.prepareWrite(spark, job, options, rows);
-        // Without the escape, Hadoop would replace ${name} in a column's name.
+        // Escape the name: otherwise Hadoop would replace ${name} in it.
         Configuration own = job.getConfiguration();
         String schema = own.getRaw(ParquetWriteSupport.SPARK_ROW_SCHEMA());
         own.set(ParquetWriteSupport.SPARK_ROW_SCHEMA(), schema.replace("$", "\\u0024"));
@@ -106,8 +106,7 @@ public final class ColumnarParquet extends ParquetFileFormat {
             }
         }
         if (session.maxConcurrentOutputFileWriters() > 0) {
-            // With this setting, Spark keeps several files of a task open at the same time, for which it has its own
-            // writers.
+            // With this setting, Spark keeps several files of a task open, for which it has its own writers.
             return "spark.sql.maxConcurrentOutputFileWriters is set";
         }
         if (codec(settings).isEmpty()) {

@@ -19,7 +19,7 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.StructType;
 
-/** The columns of one file: a tree for each column of the rows, whose leaves are the file's columns. */
+/** The columns of one file: a tree for each column of the rows; its leaves are the file's columns. */
 final class Columns {
     private final Iterator<ColumnDescriptor> descriptors;
     private final Limits limits;
@@ -122,7 +122,7 @@ final class Columns {
         return refused(name, rows);
     }
 
-    /** Returns whether a group has the three levels of a list or a map; files in Spark's legacy format have two. */
+    /** Returns whether a group has the three levels of a list or a map; Spark's legacy format has two. */
     private static boolean isRepeated(GroupType group, int fields, Class<?> annotation) {
         return annotation.isInstance(group.getLogicalTypeAnnotation())
                 && group.getFieldCount() == 1

@@ -15,7 +15,7 @@ import org.apache.iceberg.shaded.org.apache.parquet.hadoop.metadata.CompressionC
 
 /** Compresses pages: with zstd in one call, with other codecs like parquet-java. */
 record Compression(CompressionCodecName codec, Optional<String> level) {
-    /** zstd's level: 3, parquet-java's default, takes a fifth more time and makes files no smaller. */
+    /** zstd's level: parquet-java's default, 3, takes a fifth more time and makes no smaller files. */
     private static final String LEVEL = "1";
 
     private static final Set<CompressionCodecName> KNOWN = Set.of(
@@ -42,7 +42,7 @@ record Compression(CompressionCodecName codec, Optional<String> level) {
         return new ParquetCodecFactory(settings, pageBytes).getCompressor(codec);
     }
 
-    /** Compresses a page in one call; Parquet's codec copies it through a new stream. */
+    /** Compresses a page in one call, without the copy through a new stream that Parquet's codec makes. */
     static final class Zstd implements BytesInputCompressor {
         private final ZstdCompressCtx context;
         private byte[] compressed = new byte[0];

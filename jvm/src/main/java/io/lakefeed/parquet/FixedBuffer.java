@@ -16,9 +16,9 @@ import org.apache.iceberg.shaded.org.apache.parquet.column.statistics.Statistics
 import org.apache.iceberg.types.Types;
 import org.apache.spark.sql.catalyst.expressions.SpecializedGetters;
 
-/** A column of booleans or numbers; a value is the lower bits of a long. */
+/** A column of booleans or numbers, which are stored as the lower bits of a long. */
 final class FixedBuffer extends PageBuffer {
-    /** The first size of the hash table: small, because a task may have a file open for each of many partitions. */
+    /** The initial size of the hash table: small, because a task may have open files for many partitions. */
     private static final int SMALLEST_TABLE = 1 << 7;
     private static final long MIX = 0x9E3779B97F4A7C15L;
 
@@ -30,7 +30,7 @@ final class FixedBuffer extends PageBuffer {
     private long[] entries = new long[SMALLEST_TABLE / 2];
 
     private int size;
-    /** A hash table with open addressing: indices plus 1; 0 for an empty slot. */
+    /** A hash table with open addressing: a slot has an index plus 1, or 0 if it is empty. */
     private int[] table = new int[SMALLEST_TABLE];
 
     private long nans;
@@ -217,7 +217,7 @@ final class FixedBuffer extends PageBuffer {
         }
     }
 
-    /** Adds the bounds of floating-point values: NaN is above all numbers, but Iceberg ignores NaN. */
+    /** Adds the bounds of floating-point values: Iceberg ignores NaN, which is above all numbers. */
     private void addReals(Statistics<?> statistics) {
         double least = real(0);
         double most = least;

@@ -6,7 +6,7 @@ import org.apache.spark.sql.catalyst.expressions.SpecializedGetters;
 import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.catalyst.util.MapData;
 
-/** A column of structs, arrays or maps, which passes the values inside them to the columns of their parts. */
+/** A column of structs, arrays or maps; it passes the values inside to the columns of its parts. */
 abstract class Nested implements Column {
     final Column[] parts;
     private final String name;
@@ -25,7 +25,7 @@ abstract class Nested implements Column {
     }
 
     /**
-     * The place of a nested column.
+     * The levels of a nested column.
      *
      * @param definition the definition level of the column's value
      * @param repetition the repetition level of the column's value

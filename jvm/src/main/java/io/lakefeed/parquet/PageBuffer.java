@@ -17,8 +17,8 @@ import org.apache.spark.sql.catalyst.expressions.SpecializedGetters;
  * Buffers the values of one column and encodes a page of them at once.
  *
  * <p>Pages have version 1, Iceberg's default. A page has levels and then values, plain or as indices of a dictionary. A
- * column chunk begins with a dictionary. As in parquet-java, the dictionary is dropped if it does not make the first
- * page smaller, or when it is full.
+ * column chunk begins with a dictionary. Like parquet-java, this class drops the dictionary if it does not make the
+ * first page smaller, or when it is full.
  */
 @SuppressWarnings("deprecation") // parquet-java marks the encodings of pages of version 1 as deprecated.
 abstract class PageBuffer implements Column {
@@ -32,13 +32,13 @@ abstract class PageBuffer implements Column {
 
     long nullsOfFile;
 
-    /** The page's values as indices of the dictionary. */
+    /** The page's values as indexes into the dictionary. */
     int[] indices = new int[0];
 
     private final boolean optional;
-    /** The definition level of a value. */
+    /** The definition level of a value that is not null. */
     private final int definition;
-    /** The repetition level of all values of the innermost list except the first. */
+    /** The repetition level of all values of the innermost list but the first. */
     private final int repetition;
     private PageWriter pages;
     private int rows;
@@ -49,7 +49,7 @@ abstract class PageBuffer implements Column {
     private int[] repetitions = {};
     private boolean usesDictionary;
     private boolean isFirstPage;
-    /** Whether a page of the column chunk refers to the dictionary. */
+    /** Whether a page of the column chunk uses the dictionary. */
     private boolean hasIndexedPages;
 
     private byte[] scratch = new byte[0];
@@ -113,7 +113,7 @@ abstract class PageBuffer implements Column {
         }
     }
 
-    /** Makes room for one more definition level; all levels that are not set yet become the level of a value. */
+    /** Makes room for one more definition level; fills levels that were left out with the level of a value. */
     private void roomForDefinition() {
         int length = definitions.length;
         if (count + nulls >= length) {
@@ -124,7 +124,7 @@ abstract class PageBuffer implements Column {
 
     @Override
     public final void endRow() throws IOException {
-        // Each level counts as a byte, because a list can have very many values that take no bytes.
+        // Count a byte for each level, because a list can have very many values that take no bytes.
         long size = repetition > 0 ? plainBytes() + count + nulls : plainBytes();
         if (++rows >= limits.pageRows() || size >= limits.pageBytes()) {
             endPage();
@@ -182,7 +182,7 @@ abstract class PageBuffer implements Column {
         return pages.getMemSize() + plainBytes() + (hasIndexedPages ? dictionaryBytes() : 0);
     }
 
-    /** Encodes the page's levels; {@code same} if all levels are {@code most}. */
+    /** Encodes the page's levels; {@code same} means that all levels are {@code most}. */
     private BytesInput levels(int[] levels, int most, boolean same) {
         if (most == 0) {
             return BytesInput.from(NO_LEVELS);
@@ -212,7 +212,7 @@ abstract class PageBuffer implements Column {
         return BytesInput.from(scratch, 0, RunLengths.write(indices, count, width, scratch, 1));
     }
 
-    /** Returns twice the required length of an array, or the rows of a page if that suffices. */
+    /** Returns twice the required length of an array, but at most the rows of a page if they suffice. */
     private int roomFor(int entries) {
         int twice = Math.max(64, 2 * entries);
         return entries > limits.pageRows() ? twice : Math.min(twice, limits.pageRows());
@@ -247,7 +247,7 @@ abstract class PageBuffer implements Column {
 
     abstract void addStatistics(Statistics<?> statistics, boolean indexed);
 
-    /** Returns the column's metrics that the file's footer does not have; null if there are none. */
+    /** Returns the column's metrics that the file's footer lacks; null if there are none. */
     FieldMetrics<?> metrics() {
         return null;
     }
@@ -261,8 +261,8 @@ abstract class PageBuffer implements Column {
         /** Returns the most bytes that {@code count} values of {@code width} bits can take. */
         static int mostBytes(int count, int width) {
             int groups = (count + GROUP - 1) / GROUP;
-            // A run takes at most nine bytes, five for its header and four for its value, and replaces at least one
-            // group.
+            // A run takes at most nine bytes, five for its header and four for its value, and replaces one group or
+            // more.
             return groups * Math.max(width, 9) + 16;
         }
 
@@ -270,7 +270,7 @@ abstract class PageBuffer implements Column {
          * Writes the first {@code count} values.
          *
          * @param width the number of bits that the largest value needs
-         * @return the position after the last byte
+         * @return the index after the last byte
          */
         static int write(int[] values, int count, int width, byte[] into, int at) {
             int literals = 0;
@@ -324,7 +324,7 @@ abstract class PageBuffer implements Column {
                     bits -= 8;
                 }
             }
-            // Fills the last group up with zeros.
+            // Fill the last group up with zeros.
             while (at < end) {
                 into[at++] = (byte) buffer;
                 buffer >>>= 8;

@@ -14,7 +14,7 @@ import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.sql.types.StringType;
 
-/** How the values of a column are read from rows and stored. */
+/** How the values of a column are read from Spark's rows, and stored. */
 enum ValueKind {
     BOOLEAN,
     BYTE,
@@ -28,12 +28,12 @@ enum ValueKind {
     TEXT,
     BYTES,
     UUID,
-    /** A decimal that does not fit into a long, stored as bytes; all values have the same length. */
+    /** A decimal that does not fit into a long, stored as bytes of a fixed length. */
     LONG_DECIMAL,
-    /** A timestamp in Spark's older form: nanoseconds of the day, and the Julian day. */
+    /** A timestamp in Spark's older form: the nanoseconds of the day, and the Julian day. */
     INT96;
 
-    /** Returns the kind of Spark's values in a column of this type; null if columns of this type are not supported. */
+    /** Returns the kind of Spark's values in a column of this type; null for a type that is not supported. */
     static ValueKind of(PrimitiveType type, DataType rows) {
         LogicalTypeAnnotation logical = type.getLogicalTypeAnnotation();
         if (logical instanceof DecimalLogicalTypeAnnotation decimal) {
@@ -82,7 +82,7 @@ enum ValueKind {
         return logical == null && rows == DataTypes.BinaryType ? BYTES : null;
     }
 
-    /** Reads a decimal, and refuses a value that the column cannot hold, as Iceberg's appender does. */
+    /** Reads a decimal; refuses a value that does not fit the column, as Iceberg's appender does. */
     static Decimal decimal(SpecializedGetters from, int at, PrimitiveType type) {
         DecimalLogicalTypeAnnotation decimal = (DecimalLogicalTypeAnnotation) type.getLogicalTypeAnnotation();
         Decimal value = from.getDecimal(at, decimal.getPrecision(), decimal.getScale());

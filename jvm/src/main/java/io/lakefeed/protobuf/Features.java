@@ -9,7 +9,7 @@ import java.util.Map;
  *
  * @param unlabelled the presence of a field without a label
  * @param delimited whether messages are encoded as groups
- * @param openEnums whether an enum can have values that its schema lacks; then its first value must be 0
+ * @param openEnums whether an enum can have values that its schema lacks; if so, its first value must be 0
  * @see <a href="https://protobuf.dev/editions/features/">features of editions</a>
  */
 record Features(Presence unlabelled, boolean delimited, boolean openEnums) {
@@ -19,7 +19,7 @@ record Features(Presence unlabelled, boolean delimited, boolean openEnums) {
 
     static final List<String> EDITIONS = List.of("2023", "2024");
 
-    /** The places in a text that can set features. */
+    /** Where a text can set features. */
     enum Place {
         FILE,
         MESSAGE,
@@ -62,7 +62,7 @@ record Features(Presence unlabelled, boolean delimited, boolean openEnums) {
         return known != null && known.values.contains(value) && known.places.contains(place);
     }
 
-    /** Returns these features, one of them changed; {@code feature} and {@code value} are words of the language. */
+    /** Returns these features with one of them changed; {@code feature} and {@code value} are words of the language. */
     Features with(String feature, String value) {
         return switch (feature + " " + value) {
             case "field_presence IMPLICIT" -> new Features(Presence.IMPLICIT, delimited, openEnums);

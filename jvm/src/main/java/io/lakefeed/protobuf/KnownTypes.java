@@ -8,7 +8,7 @@ import java.util.List;
 import java.util.stream.Stream;
 
 /**
- * The types that Protobuf libraries contain, so that schemas refer to them although no one registers them: {@code
+ * The types in Protobuf's libraries, which schemas import although they are in no registry: {@code
  * google/protobuf/*.proto}, {@code google/type/*.proto} and Confluent's decimal.
  */
 final class KnownTypes {

@@ -11,7 +11,7 @@ import java.util.List;
  */
 public record ProtoFile(String packageName, List<String> imports, List<Message> messages, List<Enum> enums) {
 
-    /** A message; as in descriptors, a map is a repeated message with {@code mapEntry}. */
+    /** A message; a map is a repeated message with {@code mapEntry}, as in descriptors. */
     public record Message(
             String name, List<Field> fields, List<Message> messages, List<Enum> enums, boolean mapEntry) {}
 
@@ -34,15 +34,15 @@ public record ProtoFile(String packageName, List<String> imports, List<Message> 
     /**
      * An enum type.
      *
-     * @param closed whether the enum can have no other values than those of its schema; false for a compiled schema,
-     *     which protoc has checked
+     * @param closed whether the schema lists all values of the enum; false for a compiled schema, which protoc has
+     * already checked
      */
     public record Enum(String name, List<Value> values, boolean closed) {}
 
     /** A value of an enum. */
     public record Value(String name, int number) {}
 
-    /** What a reader does if a record does not have the field, or has it several times. */
+    /** How a reader treats a field that a record lacks, or has several times. */
     public enum Presence {
         /** A missing field has the value zero. */
         IMPLICIT,

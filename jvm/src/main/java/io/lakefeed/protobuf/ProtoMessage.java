@@ -6,7 +6,7 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
 
-/** A message type; resolves the types of its fields at their first use. */
+/** A message type. The types of its fields are resolved when they are first used. */
 public final class ProtoMessage {
     private final ProtoTypes types;
     private final String fullName;
@@ -90,7 +90,7 @@ public final class ProtoMessage {
         }
         Object found = types.resolve(field.type(), fullName);
         if (found instanceof ProtoMessage message) {
-            // A message field always has presence, because a missing message differs from an empty one.
+            // A message field always has presence, because a missing message is not the same as an empty one.
             Presence presence = field.presence() == Presence.IMPLICIT && !isMapEntry()
                     ? Presence.EXPLICIT
                     : field.presence();

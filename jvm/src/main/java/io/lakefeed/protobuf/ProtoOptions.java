@@ -8,9 +8,9 @@ import java.util.List;
 import java.util.Set;
 
 /**
- * Reads the features in the options of a {@code .proto} text, and skips other options and services.
+ * Reads the features in the options of a {@code .proto} text; skips other options, and services.
  *
- * <p>Of other options only the grammar is checked, because they do not change how a record is read.
+ * <p>Of the skipped options only the grammar is checked, because they do not change how a record is read.
  */
 final class ProtoOptions {
     private static final String FEATURES = "features.";
@@ -21,7 +21,7 @@ final class ProtoOptions {
     /**
      * One option.
      *
-     * @param value the token after {@code =}; empty if a block in braces follows
+     * @param value the token after {@code =}; empty if it is followed by a block in braces
      */
     record Option(String name, String value, int line) {}
 
@@ -37,7 +37,7 @@ final class ProtoOptions {
         return edition;
     }
 
-    /** Reads {@code name = value}; returns several options for a block of features. */
+    /** Reads {@code name = value}; for a block of features returns several options. */
     List<Option> option() {
         int line = tokens.line();
         String name = name();
@@ -84,7 +84,7 @@ final class ProtoOptions {
         return found;
     }
 
-    /** Returns a block's features; reads ahead, because its options also apply to the fields before them. */
+    /** Returns the features of a block; reads ahead, because its options also apply to the fields before them. */
     Features blockFeatures(Features inherited, Features.Place place) {
         if (!edition) {
             return inherited;
@@ -105,13 +105,13 @@ final class ProtoOptions {
         return applied(inherited, found, place);
     }
 
-    /** Returns the features {@code before} with the changes that the options of a block or field make. */
+    /** Returns the features {@code before}, changed by the options of a block or field. */
     static Features applied(Features before, List<Option> options, Features.Place place) {
         Features features = before;
         Set<String> names = new HashSet<>();
         for (Option each : options) {
-            // Features of the code that is generated for one language are extensions, features.(pb.cpp), and are
-            // ignored.
+            // Ignore extensions such as features.(pb.cpp): they are features of the code that is generated for a
+            // language.
             if ((each.name + ".").startsWith(FEATURES) && !each.name.startsWith(FEATURES + "(")) {
                 String feature = each.name.substring(Math.min(FEATURES.length(), each.name.length()));
                 if (!Features.isKnown(feature, each.value, place)) {

@@ -16,7 +16,7 @@ import java.util.Set;
 /**
  * Reads {@code .proto} text: proto2, proto3 and editions.
  *
- * <p>The parser keeps only the layout of messages. It refuses a text that protoc refuses, except for mistakes that do
+ * <p>The parser returns only the layout of messages. It refuses a text that protoc refuses, except for mistakes that do
  * not change how records are read: unknown options, targets of extensions, and types in services. Tests compare its
  * results with protoc's descriptors, and its refusals with protoc's.
  *
@@ -47,8 +47,7 @@ public final class ProtoParser {
     /**
      * Returns the file that {@code text} describes.
      *
-     * @throws SchemaException if {@code text} is no {@code .proto} text, or protoc would refuse it; the message has the
-     *     line
+     * @throws SchemaException if protoc would refuse {@code text}; the message has the line
      */
     public static ProtoFile parse(String text) {
         return new ProtoParser(text).file();
@@ -118,7 +117,7 @@ public final class ProtoParser {
         return version;
     }
 
-    /** Skips {@code export} or {@code local} of an edition; returns whether the text has one. */
+    /** Skips an edition's {@code export} or {@code local}; returns whether the text has one. */
     private boolean modifier() {
         boolean found = syntax == Syntax.EDITION
                 && (tokens.at("export") || tokens.at("local"))
@@ -140,7 +139,7 @@ public final class ProtoParser {
         }
     }
 
-    /** The place of a field: in a message, in one of its oneofs, or in a block of extensions. */
+    /** What contains a field: a message, one of its oneofs, or a block of extensions. */
     private record Place(Body body, Features features, String oneof, boolean extension, int depth) {}
 
     private void definition(Body body, Features features, int depth) {
@@ -155,14 +154,14 @@ public final class ProtoParser {
         } else if (tokens.taken("enum")) {
             body.enums.add(enumeration(body.scope, features));
         } else if (tokens.taken("extend")) {
-            // The extensions are not kept, so records' values of extensions are skipped, like fields of newer schemas.
+            // Drop the extensions: their values in records are then skipped, like fields of newer schemas.
             tokens.messageType();
             Body skipped = new Body(body.scope);
             tokens.expect("{");
             do {
                 field(new Place(skipped, features, null, true, depth));
             } while (!tokens.taken("}"));
-            // But a group among the extensions also defines a message, which is kept.
+            // But keep the message that a group among the extensions defines.
             body.messages.addAll(skipped.messages);
         } else {
             throw tokens.expected("message, enum, extend or service");

@@ -12,13 +12,13 @@ import java.util.TreeMap;
 /**
  * The names and numbers that one message, enum or file uses; refuses what protoc refuses, such as duplicates.
  *
- * <p>A text can reserve names and numbers after the fields that use them, so {@link #close} checks reserved ones at the
- * end.
+ * <p>A text can reserve names and numbers after the fields that use them, so {@link #close} checks reserved names and
+ * numbers at the end.
  */
 final class ProtoScope {
     static final int LARGEST_NUMBER = (1 << 29) - 1;
 
-    /** The first of the numbers that only Protobuf's own implementation uses. */
+    /** The first of the numbers that are reserved for Protobuf's own implementation. */
     private static final int FIRST_INTERNAL = 19_000;
 
     private static final int LAST_INTERNAL = 19_999;
@@ -40,7 +40,7 @@ final class ProtoScope {
     private final Map<Integer, Numbered> byNumber = new HashMap<>();
     private SchemaException duplicate;
 
-    /** Creates a scope; errors call it {@code owner}, such as {@code message Trip}. */
+    /** Creates a scope; its errors name {@code owner}, such as {@code message Trip}. */
     ProtoScope(String owner) {
         this.owner = owner;
     }
@@ -68,7 +68,7 @@ final class ProtoScope {
         }
     }
 
-    /** Adds an enum's value; {@link #checkAlias} later decides whether two values can have the same number. */
+    /** Adds an enum's value; {@link #checkAlias} later decides if two values may have the same number. */
     void value(String name, int number, int line) {
         add(name, number, line);
     }
@@ -95,7 +95,7 @@ final class ProtoScope {
         }
     }
 
-    /** Reserves numbers, both ends included; {@code purpose} gives the reason in errors. */
+    /** Reserves the numbers from first to last, both included; {@code purpose} gives the reason in errors. */
     void reserve(int start, int end, String purpose, int line) {
         Range range = new Range(start, end, purpose, line);
         if (end < start) {

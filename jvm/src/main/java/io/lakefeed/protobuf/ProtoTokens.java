@@ -28,7 +28,7 @@ final class ProtoTokens {
     private static final String HEX = "[0-9a-fA-F]";
     private static final String ESCAPE =
             "\\\\(?:[abfnrtv\\\\?'\"0-7]|[xX]HEX|uHEX{4}|U(?:0010|000HEX)HEX{4})".replace("HEX", HEX);
-    /** Text up to its closing quote. Escapes are not decoded, because only defaults and options have them. */
+    /** Matches text up to its closing quote. Escapes are not decoded: only defaults and options contain them. */
     private static final Pattern OPEN_TEXT =
             Pattern.compile("(?:\"(?:[^\"\\\\\n]|ESCAPE)*+|'(?:[^'\\\\\n]|ESCAPE)*+)".replace("ESCAPE", ESCAPE));
     private static final Pattern TOKEN = Pattern.compile(String.join(
@@ -137,7 +137,7 @@ final class ProtoTokens {
         return tokens.get(next).kind == Kind.NAME;
     }
 
-    /** Takes the next token; a text in quotes is returned without the quotes. */
+    /** Returns the next token and moves to the one after it; returns a text without its quotes. */
     String take() {
         String text = peek();
         if (next < tokens.size() - 1) {
@@ -167,7 +167,7 @@ final class ProtoTokens {
         return take();
     }
 
-    /** Takes names with dots between them, and optionally a dot before the first name. */
+    /** Reads names with dots between them, and optionally a dot before the first name. */
     String path() {
         return taken(".") ? "." + names() : names();
     }
@@ -198,7 +198,7 @@ final class ProtoTokens {
         return text.toString();
     }
 
-    /** Takes a whole number without a sign, up to {@code most}; both numbers are unsigned. */
+    /** Reads a whole number without a sign, up to {@code most}; both numbers are unsigned. */
     long integer(long most) {
         if (!atInteger()) {
             throw expected("a number");
@@ -223,7 +223,7 @@ final class ProtoTokens {
         return wrong(line(), "the number " + peek() + " is too large: use at most " + Long.toUnsignedString(most));
     }
 
-    /** Returns the error if the next token is not {@code something}. */
+    /** Returns the error for a next token that is not {@code something}. */
     SchemaException expected(String something) {
         return wrong(line(), "expected " + something + ", found " + (atEnd() ? "the end" : "'" + peek() + "'"));
     }

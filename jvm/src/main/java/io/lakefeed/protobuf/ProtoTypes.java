@@ -17,7 +17,7 @@ public final class ProtoTypes {
         this.main = main;
     }
 
-    /** Returns the types of {@code main}; fields can also have types of {@code others} and Protobuf's known types. */
+    /** Returns the types of {@code main}, whose fields can have types of {@code others} and Protobuf's known types. */
     public static ProtoTypes of(ProtoFile main, Iterable<ProtoFile> others) {
         ProtoTypes types = new ProtoTypes(main);
         types.add(main, types.named);
@@ -31,7 +31,7 @@ public final class ProtoTypes {
     }
 
     /**
-     * Returns the types of a descriptor set; protoc writes the main file last.
+     * Returns the types of a descriptor set, whose last file is the main file, as protoc writes it.
      *
      * @throws SchemaException if the bytes are not a descriptor set
      */
@@ -137,8 +137,8 @@ public final class ProtoTypes {
     /**
      * Returns the message or enum that a name inside {@code scope} refers to; null if there is no such type.
      *
-     * <p>As in protoc, the innermost message that has the name's first part decides, even if it does not contain the
-     * rest of the name.
+     * <p>As in protoc, the innermost message that contains the name's first part decides, even if the rest of the name
+     * is not in it.
      */
     Object resolve(String name, String scope) {
         if (name.startsWith(".")) {
@@ -153,7 +153,7 @@ public final class ProtoTypes {
         }
     }
 
-    /** Returns the main file's messages with their fields, one on each line; equal layouts have equal texts. */
+    /** Returns the main file's messages with their fields, one per line; equal layouts give equal texts. */
     @Override
     public String toString() {
         StringBuilder text = new StringBuilder();

@@ -6,9 +6,9 @@ import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 
 /**
- * Reads Protobuf's wire format from a byte array, and trusts none of its lengths.
+ * Reads Protobuf's wire format from a byte array, and trusts none of the lengths in it.
  *
- * <p>No memory is allocated for a length before it is compared with the number of remaining bytes. Not thread safe;
+ * <p>Each length is compared with the number of remaining bytes before memory is allocated for it. Not thread safe;
  * {@link #over} starts a new record.
  *
  * @see <a href="https://protobuf.dev/programming-guides/encoding/">Protobuf's encoding</a>
@@ -22,7 +22,7 @@ public final class WireInput {
     public static final int END_GROUP = 4;
     public static final int FIXED32 = 5;
 
-    /** The deepest nesting of messages, as in Protobuf's own libraries. */
+    /** The deepest nesting of messages: the limit of Protobuf's own libraries. */
     public static final int DEEPEST = 100;
 
     private static final VarHandle INTS = MethodHandles.byteArrayViewVarHandle(int[].class, LITTLE_ENDIAN);
@@ -40,7 +40,7 @@ public final class WireInput {
         return this;
     }
 
-    /** Returns whether the input was read to the end of the record, or to the end that {@link #limit} has set. */
+    /** Returns whether the input was read to its end: the record's, or the one that {@link #limit} has set. */
     public boolean atEnd() {
         return at >= end;
     }
@@ -53,7 +53,7 @@ public final class WireInput {
         return bytes;
     }
 
-    /** Reads a length and limits the input to that many bytes; returns the old end, for {@link #unlimit}. */
+    /** Reads a length, and limits the input to that many bytes; returns the old end for {@link #unlimit}. */
     public int limit() {
         int length = length();
         int before = end;
@@ -66,7 +66,7 @@ public final class WireInput {
         end = before;
     }
 
-    /** Reads a length and checks that enough bytes remain. */
+    /** Reads a length, and checks that the record has this many more bytes. */
     public int length() {
         long length = varint();
         if (length < 0 || length > end - at) {
@@ -75,7 +75,7 @@ public final class WireInput {
         return (int) length;
     }
 
-    /** Skips {@code length} bytes, which {@link #length} has checked; returns their position. */
+    /** Skips {@code length} bytes, a number from {@link #length}; returns the index of the first skipped byte. */
     public int take(int length) {
         int from = at;
         at += length;
@@ -165,7 +165,7 @@ public final class WireInput {
         }
     }
 
-    /** Checks that the tag that ends a group has the group's number. */
+    /** Checks that the tag at the end of a group has the group's number. */
     public void requireEndOf(int number, int tag) {
         if (tag >>> 3 != number) {
             throw new Malformed("group " + number + " ends as group " + (tag >>> 3) + " before byte " + at);

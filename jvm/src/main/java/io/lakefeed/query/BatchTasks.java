@@ -11,10 +11,10 @@ import org.apache.spark.status.api.v1.StageData;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Counts the tasks of the jobs that a streaming query runs now, from what Spark's listener keeps in memory.
+ * Counts the tasks of the jobs that a streaming query now runs, by the data of Spark's status listener.
  *
- * <p>Python needs one call instead of a dozen. No request goes to executors, because they send their counts with
- * finished tasks and heartbeats anyway.
+ * <p>Python needs one call instead of a dozen. Executors get no request, because they send their counts with finished
+ * tasks and heartbeats anyway.
  */
 public final class BatchTasks {
     private BatchTasks() {}
@@ -24,7 +24,7 @@ public final class BatchTasks {
      * {@code waits} is a server that a task waits for.
      *
      * <p>Several stages can read the same records, or a stage can read what another stage wrote. So {@code records} is
-     * not a sum, but the number of records that the stage with the most has read.
+     * not a sum over stages, but the highest number of records that one stage has read.
      *
      * @param group the run id of a query, which Spark uses as the group of the query's jobs; null for the jobs of all
      *     queries

@@ -9,24 +9,24 @@ import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec;
 import scala.Option;
 
-/** Wraps shuffled rows in a relation, which hides the plan that computes the rows. */
+/** Makes shuffled rows a relation that hides the plan of the rows. */
 public final class KeptRows {
     private KeptRows() {}
 
     /**
      * Returns a relation over the files of a shuffle, which Spark writes once and can read several times.
      *
-     * <p>A copy-on-write MERGE reads its source twice. Spark refuses to read a source twice if its plan has a
-     * non-deterministic expression, such as the function that counts the outcomes of a batch. The relation hides the
-     * expression and keeps the partitioning. Unlike {@code persist} and {@code localCheckpoint}, the relation does not
-     * copy the rows, and if rows are lost with an executor, Spark computes them again.
+     * <p>A copy-on-write MERGE reads its source twice. Spark refuses that if the source's plan has a non-deterministic
+     * expression, such as the function that counts a batch's outcomes. The relation hides the expression, but not the
+     * partitioning. Unlike {@code persist} and {@code localCheckpoint}, the relation does not copy the rows, and if
+     * rows are lost with an executor, Spark computes them again.
      *
      * @param shuffled the rows; their plan must end with a shuffle
      */
     public static org.apache.spark.sql.Dataset<Row> of(Dataset<Row> shuffled) {
         RDD<InternalRow> rows = shuffled.queryExecution().toRdd();
         SparkPlan plan = shuffled.queryExecution().executedPlan();
-        // An adaptive plan does not know how its rows are partitioned; the final plan that it has chosen does.
+        // An adaptive plan does not know how its rows are partitioned, but its final plan does.
         SparkPlan done = plan instanceof AdaptiveSparkPlanExec adaptive ? adaptive.executedPlan() : plan;
         LogicalRDD relation = new LogicalRDD(
                 shuffled.queryExecution().analyzed().output(),

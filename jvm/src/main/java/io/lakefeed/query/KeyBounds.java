@@ -20,13 +20,13 @@ import scala.Option;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * The smallest and the greatest value of each key column of a batch, as conditions of a MERGE.
+ * The smallest and the greatest value of each key column in a batch, as conditions of a MERGE.
  *
  * <p>The conditions are expressions with Spark's own values and not SQL text. SQL text would change some values: a time
  * in the hour that a time zone has twice, and a string that contains {@code ${…}}.
  */
 public record KeyBounds(InternalRow row, DataType[] types, List<String> keys) {
-    /** Returns the bounds in an aggregation's row: a text, then smallest and greatest value of each key. */
+    /** Returns the bounds from the row of an aggregation: a text, then smallest and greatest value of each key. */
     public static KeyBounds of(Dataset<Row> summary, List<String> keys) {
         QueryExecution execution = summary.queryExecution();
         InternalRow[] rows = SQLExecution$.MODULE$.withNewExecutionId(
@@ -38,12 +38,12 @@ public record KeyBounds(InternalRow row, DataType[] types, List<String> keys) {
         return new KeyBounds(rows[0].copy(), types, List.copyOf(keys));
     }
 
-    /** Returns the text in the first column of the aggregation's row. */
+    /** Returns the first column of the aggregation's row, a text. */
     public String text() {
         return row.getUTF8String(0).toString();
     }
 
-    /** Runs a MERGE into the table called {@code t}; only rows of the table within the bounds can match. */
+    /** Runs a MERGE into the table {@code t}, in which only rows within the bounds can match. */
     public void merge(org.apache.spark.sql.SparkSession spark, String statement) {
         MergeIntoTable merge = (MergeIntoTable) Statements.plan(spark, statement);
         Expression condition = merge.mergeCondition();

@@ -15,9 +15,9 @@ public final class ParentSignals {
     private ParentSignals() {}
 
     /**
-     * Sets the process that gets SIGTERM when this JVM gets SIGTERM, SIGHUP or SIGINT.
+     * Sets the process to which this JVM sends SIGTERM when it gets SIGTERM, SIGHUP or SIGINT.
      *
-     * @param pid the id of the process; if 0, a signal ends this JVM as usual
+     * @param pid the id of the process; with 0, a signal ends this JVM as usual
      */
     public static void passOnTo(long pid) {
         child = pid;

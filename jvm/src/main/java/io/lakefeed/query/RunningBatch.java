@@ -22,7 +22,7 @@ public final class RunningBatch {
 
     private RunningBatch() {}
 
-    /** The offsets of one source in a batch, in the form of the source; null if the source has no offset yet. */
+    /** The offsets of one source in a batch, as the source writes them; null if the source has none yet. */
     public record Span(String start, String end) {}
 
     /**

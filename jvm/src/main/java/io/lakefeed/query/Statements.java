@@ -16,8 +16,8 @@ import org.apache.spark.sql.internal.SQLConf$;
  * Passes SQL to Spark's parser unchanged; no other class calls the parser.
  *
  * <p>Spark replaces {@code ${name}} by settings, system properties and environment variables of the driver in each text
- * that it parses, also in names and literals, and there is no way to escape it. So the parser runs with a copy of the
- * session's settings in which this replacement is off.
+ * that it parses, even in names and literals, and offers no escape. So the parser runs with a copy of the session's
+ * settings in which the replacement is off.
  */
 public final class Statements {
     private Statements() {}
@@ -49,10 +49,10 @@ public final class Statements {
         SQLConf settings = ((SparkSession) spark).sessionState().conf().clone();
         settings.setConfString("spark.sql.variable.substitute", "false");
         if (hasValues) {
-            // Spark writes the values into the text with escapes, and would not read the escapes with this setting on.
+            // Spark writes the values into the text with escapes, which it would not read with this setting on.
             settings.setConfString("spark.sql.parser.escapedStringLiterals", "false");
         }
-        // With the next setting on, Spark refuses parameters in table properties.
+        // Spark refuses parameters in table properties if the next setting is on.
         settings.setConfString("spark.sql.legacy.parameterSubstitution.constantsOnly", "false");
         return SQLConf$.MODULE$.withExistingConf(settings, () -> {
             try {

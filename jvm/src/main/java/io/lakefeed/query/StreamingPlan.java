@@ -53,7 +53,7 @@ public final class StreamingPlan {
     private StreamingPlan() {}
 
     /**
-     * Describes the state of each operator that keeps state, in the order of the plan: {@code aggregate: by zip string;
+     * Describes the state of each stateful operator, in the order of the plan: {@code aggregate: by zip string;
      * count(1) bigint}. Equal descriptions mean that the state can be used again.
      */
     public static List<String> state(Dataset<?> frame) {
@@ -80,9 +80,9 @@ public final class StreamingPlan {
 
     /**
      * Returns the filter of each scan of the plan's one source as text; empty for a scan without a filter. There may be
-     * projections between scan and filter, because {@code lakefeed check} and test cases replace Kafka's source.
-     * Returns null if there are two sources, because their batches would end at different records, or if two scans have
-     * the same filter.
+     * projections between scan and filter, as {@code lakefeed check} and test cases replace Kafka's source. Returns
+     * null for two sources, because their batches would end at different records, and for two scans with the same
+     * filter.
      */
     public static List<String> readings(Dataset<?> frame) {
         Set<LogicalPlan> sources = new HashSet<>();
@@ -107,7 +107,7 @@ public final class StreamingPlan {
         CollectionConverters.asJava(plan.children()).forEach(child -> readings(child, own, sources, filters));
     }
 
-    /** Returns whether each record becomes at most one row, because the plan only projects and filters. */
+    /** Returns whether each record becomes at most one row: the plan only projects and filters. */
     public static boolean onePerRecord(Dataset<?> frame) {
         LogicalPlan plan = frame.queryExecution().analyzed();
         return plan.find(each -> !(each instanceof Project
@@ -134,7 +134,7 @@ public final class StreamingPlan {
         UnsupportedOperationChecker.checkStreamingQueryGlobalWatermarkLimit(plan, mode);
     }
 
-    /** Calls {@code visitor} for each operator of a plan that works on a stream; sources come first. */
+    /** Calls {@code visitor} for each operator of a plan that works on a stream, beginning at the sources. */
     private static void visit(LogicalPlan plan, Consumer<LogicalPlan> visitor) {
         if (plan.isStreaming()) {
             CollectionConverters.asJava(plan.children()).forEach(child -> visit(child, visitor));
@@ -142,7 +142,7 @@ public final class StreamingPlan {
         }
     }
 
-    /** Describes the state that an operator keeps; null if the operator keeps no state. */
+    /** Describes an operator's state; null if the operator is stateless. */
     private static String kept(LogicalPlan plan) {
         if (plan instanceof Aggregate each) {
             return "aggregate: by " + expressions(each.groupingExpressions(), plan) + "; " + computed(each);
@@ -178,7 +178,7 @@ public final class StreamingPlan {
         return plan instanceof GlobalLimit ? "limit" : null;
     }
 
-    /** Describes the results of an aggregation with their types, but not its keys, which the caller describes. */
+    /** Describes the results of an aggregation with their types; the caller describes its keys. */
     private static String computed(Aggregate aggregate) {
         List<String> texts = new ArrayList<>();
         for (NamedExpression each : CollectionConverters.asJava(aggregate.aggregateExpressions())) {
@@ -201,7 +201,7 @@ public final class StreamingPlan {
         return texts.isEmpty() ? "nothing" : String.join(", ", texts);
     }
 
-    /** Returns what a column is computed from, such as a window: {@code (hittime; 600000000, 300000000)}. */
+    /** Returns the expression that computes a column, such as a window: {@code (hittime; 600000000, 300000000)}. */
     private static String definition(Attribute required, LogicalPlan plan) {
         Set<String> columns = new LinkedHashSet<>();
         Set<String> literals = new LinkedHashSet<>();

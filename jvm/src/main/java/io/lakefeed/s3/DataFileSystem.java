@@ -19,13 +19,13 @@ import org.apache.hadoop.util.Progressable;
  *
  * <p>S3A sends two requests before it creates a file, and Spark asks twice for the size of a file that it has just
  * written. Files with a UUID in their name, {@code part-…-<uuid>…}, need none of these requests, because no other file
- * has the name, and this class knows the size. Other files are left to S3A, so that {@code create(path,
- * overwrite=false)} still refuses an existing file; with the setting {@code fs.s3a.performance.flags=create} S3A would
- * overwrite it.
+ * has the name, and this class knows the size. S3A writes all other files, so that {@code create(path,
+ * overwrite=false)} still refuses an existing file. The setting {@code fs.s3a.performance.flags=create} would overwrite
+ * it.
  */
 public final class DataFileSystem extends S3AFileSystem {
     private static final Pattern WRITTEN_ONCE = Pattern.compile("part-.*[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}.*");
-    /** How long a size is remembered. Spark asks for a size when the file is closed and when its task commits. */
+    /** How long a size is remembered: Spark asks for it when the file is closed, and when its task commits. */
     private static final long REMEMBERED_MILLIS = 60_000;
 
     private static final int REMEMBERED_FILES = 1024;
@@ -49,7 +49,7 @@ public final class DataFileSystem extends S3AFileSystem {
             long blockSize,
             Progressable progress)
             throws IOException {
-        // Files below __magic are left to S3A, because its magic committer creates them only when their job commits.
+        // S3A's magic committer writes files below __magic itself, because it creates them only when their job commits.
         if (!WRITTEN_ONCE.matcher(path.getName()).matches() || path.toString().contains("__magic")) {
             return super.create(path, permission, overwrite, bufferSize, replication, blockSize, progress);
         }

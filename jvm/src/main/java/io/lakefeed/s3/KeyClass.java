@@ -10,9 +10,9 @@ public enum KeyClass {
     /** {@code _spark_metadata}, the log of Spark's file sink. */
     SINK_LOG,
     STATE,
-    /** Files that a checkpoint has only once: its metadata, its sources, its owner. */
+    /** The files that a checkpoint has only once: its metadata, its sources, its owner. */
     CHECKPOINT,
-    /** Everything else, such as listings of directories and requests about buckets. */
+    /** All other keys, such as those of listings of directories and of requests about buckets. */
     OTHER;
 
     /** The class of a key, and the location {@code bucket/path} of the table or checkpoint that the key belongs to. */
@@ -26,7 +26,7 @@ public enum KeyClass {
         if (log >= 0) {
             return new Place(SINK_LOG, location(bucket, key, log));
         }
-        // The key is a log's directory, without a slash at its end, or an entry or temporary file in a log.
+        // The key is a log's directory, without a slash at its end, or an entry or a temporary file in a log.
         String directory = name.equals("offsets") || name.equals("commits") ? key : folder;
         if (directory == key || name.isEmpty() || name.charAt(0) == '.' || isDigit(name, 0)) {
             if (endsWithSegment(directory, "offsets")) {
@@ -60,7 +60,7 @@ public enum KeyClass {
         return new Place(OTHER, location(bucket, folder, folder.length()));
     }
 
-    /** Returns the position in the key of the last directory with this name; -1 if the key has no such directory. */
+    /** Returns the index, in the key, of the last directory with this name; -1 without such a directory. */
     private static int segment(String key, String name) {
         for (int at = key.lastIndexOf(name); at >= 0; at = key.lastIndexOf(name, at - 1)) {
             int end = at + name.length();

@@ -23,14 +23,14 @@ import software.amazon.awssdk.services.s3.model.Delete;
  * the table or checkpoint that the key belongs to.
  *
  * <p>The AWS SDK 2 adds this interceptor to each S3 client of the JVM, to Hadoop's S3A and Iceberg's S3FileIO alike,
- * because the class path resource {@code software/amazon/awssdk/services/s3/execution.interceptors} names it. Attempts
- * are counted, as by the store: a request with two retries counts three times. {@link io.lakefeed.JvmPlugin} adds the
- * counts of executors.
+ * because the class path resource {@code software/amazon/awssdk/services/s3/execution.interceptors} names it. Each
+ * attempt counts, as in the store: a request with two retries counts three times. {@link io.lakefeed.JvmPlugin} adds
+ * the counts of executors.
  */
 public final class RequestMeter implements ExecutionInterceptor {
     private static final ExecutionAttribute<Counter> UNANSWERED =
             new ExecutionAttribute<>("io.lakefeed.s3.RequestMeter.unanswered");
-    /** With more counters, new locations share one, so that a walk through a bucket does not fill the memory. */
+    /** The most counters: further locations share one, so that a walk through a bucket does not fill the memory. */
     private static final int MOST_COUNTERS = 4096;
 
     private static final Map<Slot, Counter> COUNTERS = new ConcurrentHashMap<>();
@@ -62,13 +62,13 @@ public final class RequestMeter implements ExecutionInterceptor {
         }
     }
 
-    /** Returns a {@link RequestCount} on each line, of this JVM and of executors, without adding them up. */
+    /** Returns a {@link RequestCount} on each line; those of this JVM and of executors are not added up. */
     public static String report() {
         return text(counts());
     }
 
     /**
-     * Starts to store the counts at the end of each batch of a query.
+     * From now on, stores the counts at the end of each batch of a query.
      *
      * @param checkpoint the query's checkpoint, {@code bucket/path}
      * @param locations the locations that the query reads and writes, including the checkpoint, one on each line
@@ -81,7 +81,7 @@ public final class RequestMeter implements ExecutionInterceptor {
         WATCHED.remove(checkpoint);
     }
 
-    /** Stores the counts at the end of a batch. Called for a query whose log of commits is not on S3. */
+    /** Stores the counts at the end of a batch, for a query whose log of commits is not on S3. */
     public static void batchEnded(String checkpoint, long batch) {
         BatchMarks marks = WATCHED.get(checkpoint);
         if (marks != null) {
@@ -159,7 +159,7 @@ public final class RequestMeter implements ExecutionInterceptor {
         if (failed) {
             counter.errors.increment();
         }
-        // The answer to HEAD states the length of a body, but does not contain the body.
+        // The answer to HEAD has the length of a body, but no body.
         if (context.httpRequest().method() != SdkHttpMethod.HEAD) {
             counter.bytesIn.add(length(context.httpResponse().firstMatchingHeader("Content-Length")));
         }
@@ -223,11 +223,11 @@ public final class RequestMeter implements ExecutionInterceptor {
      * Stores a query's request counts at the ends of its batches.
      *
      * <p>A batch begins when its offsets are sent to the store, and ends when the store has confirmed the batch's entry
-     * in the log of commits. A query whose checkpoint is on the local disk reports the ends itself. The counts of these
-     * moments are kept, so the count of a batch is exact at any later time if the application has only one JVM.
+     * in the log of commits. If the query's checkpoint is on the local disk, the caller reports the ends. The counts at
+     * these times are stored, so a batch's count is exact whenever it is read, if the application has only one JVM.
      */
     static final class BatchMarks {
-        /** The number of batches whose counts are kept: more than the number of batches whose reports Spark keeps. */
+        /** The number of batches with stored counts: more than the batches whose reports Spark stores. */
         private static final int KEPT = 128;
 
         private final List<String> locations;
@@ -264,8 +264,8 @@ public final class RequestMeter implements ExecutionInterceptor {
 
         private void requireStart() {
             if (start == null) {
-                // No offsets were seen: the last run of the query wrote the offsets of this batch, or the checkpoint is
-                // on the local disk.
+                // The offsets were not written in this run: the query's last run wrote them, or the checkpoint is on
+                // the local disk.
                 start = initial;
             }
         }

@@ -28,8 +28,8 @@ import scala.jdk.javaapi.CollectionConverters;
 /**
  * Writes the batches of a {@code foreachBatch} with Spark's file sink, as {@code writeStream.format("parquet")} does.
  *
- * <p>Because the feed still uses {@code foreachBatch}, decoding and counting are the same as for other sinks, and the
- * schema may change between batches. Spark adds an entry to the log {@code _spark_metadata} for each batch.
+ * <p>With {@code foreachBatch}, decoding and counting are the same as for other sinks, and the schema may change
+ * between batches. Spark adds an entry to the log {@code _spark_metadata} for each batch.
  */
 public final class LoggedFiles {
     private static final String COMPACT = ".compact";
@@ -59,7 +59,7 @@ public final class LoggedFiles {
                 scala.collection.immutable.Map.from(CollectionConverters.asScala(options)));
     }
 
-    /** Returns the newest batch in the log, or -1 if the log has none. Sends one LIST. */
+    /** Returns the newest batch in the log, or -1 for an empty log. Sends one LIST. */
     public long logged() throws IOException {
         Path log = new Path(path, FileStreamSink.metadataDir());
         long newest = -1;
@@ -78,7 +78,7 @@ public final class LoggedFiles {
     }
 
     /**
-     * Returns the directories that have files of a batch, such as {@code zip=8001/day=2024-01-01}; if {@code batchId}
+     * Returns the directories in which a batch has files, such as {@code zip=8001/day=2024-01-01}; if {@code batchId}
      * is -1, of all batches in the log. Sends one or a few GETs.
      */
     public List<String> directories(long batchId) {
@@ -113,9 +113,9 @@ public final class LoggedFiles {
         };
     }
 
-    /** Writes rows and logs their files as a batch; returns their number, or -1 if the log has the batch. */
+    /** Writes rows, and logs their files as a batch; returns the number of rows, or -1 if the log has the batch. */
     public long add(long batchId, String commitId, Dataset<Row> rows) {
-        // The rows are counted here, because Spark's file sink does not report how many it has written.
+        // Count the rows here, because Spark's file sink does not report how many it has written.
         Dataset<Row> counted = rows.observe(ROWS, functions.count(functions.lit(1)).as(ROWS));
         boolean written;
         CheckedFileCommit.expect(path, commitId);

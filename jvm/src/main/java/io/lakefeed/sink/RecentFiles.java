@@ -6,15 +6,15 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * Keeps the contents of recent files, up to a number of bytes in total and a number of files in each folder; drops the
- * oldest first.
+ * The contents of recent files, up to a number of bytes in total and a number of files per folder; drops the oldest
+ * first.
  */
 final class RecentFiles {
     private final Map<String, byte[]> files = new LinkedHashMap<>();
     private final long most;
     private final int mostOfFolder;
     private long bytes;
-    /** The last file that was too large; one is enough, because only the current metadata file is read repeatedly. */
+    /** The last file that was too large. One is enough: only the current metadata file is read repeatedly. */
     private String large;
 
     RecentFiles(long most) {
@@ -26,12 +26,12 @@ final class RecentFiles {
         this.mostOfFolder = mostOfFolder;
     }
 
-    /** Returns the size up to which a file is kept. */
+    /** Returns the most bytes of a file whose content is stored. */
     long largest() {
         return most / 4;
     }
 
-    /** Remembers that a file is larger than {@link #largest}, so that it is not read again in order to keep it. */
+    /** Remembers that a file is larger than {@link #largest}, so that it is not read again just to store it. */
     synchronized void setLarge(String location) {
         large = location;
     }

@@ -13,10 +13,10 @@ import software.amazon.awssdk.services.s3.S3Client;
  * Creates S3 clients for Iceberg that share one pool of connections in each JVM. Set {@code
  * s3.client-factory-impl=io.lakefeed.sink.SharedHttpClients}.
  *
- * <p>Iceberg 1.12 offers two HTTP clients. The JDK's client sends a body over a connection that the server has closed,
- * fails, and sends the body again: one PUT in ten if batches are a second or two apart. The other client requires a
- * newer AWS SDK than Hadoop's. This class uses the same client as S3A, which checks a connection before it sends. The
- * pool outlives a batch, so an executor's next task finds open connections.
+ * <p>Iceberg 1.12 offers two HTTP clients. The JDK's client may send a body over a connection that the server has
+ * closed, and then has to send it again: one PUT in ten if batches are a second or two apart. The other client requires
+ * a newer AWS SDK than Hadoop's. This class uses S3A's client, which checks a connection before it sends. The pool
+ * outlives a batch, so an executor's next task finds open connections.
  */
 public final class SharedHttpClients implements S3FileIOAwsClientFactory {
     private static final long serialVersionUID = 1;
@@ -24,7 +24,7 @@ public final class SharedHttpClients implements S3FileIOAwsClientFactory {
     private S3FileIOProperties s3 = new S3FileIOProperties();
     private AwsClientProperties aws = new AwsClientProperties();
 
-    /** Holds the pool of connections, which is created with the first client and which no client closes. */
+    /** Provides the pool of connections, which is created with the first client, and which no client closes. */
     private static final class Pool {
         static final SdkHttpClient CLIENT = ApacheHttpClient.builder().maxConnections(100).build();
     }

@@ -15,14 +15,13 @@ import org.apache.iceberg.io.PositionOutputStream;
 import org.apache.iceberg.io.SeekableInputStream;
 
 /**
- * Keeps the metadata that Iceberg's S3FileIO has just written or read, so that it is not read again. Set {@code
+ * Iceberg's S3FileIO that stores written and read metadata in memory, so that it is not read again. Set {@code
  * io-impl=io.lakefeed.sink.TableFileIO}.
  *
- * <p>At the start of a feed Iceberg reads the table's metadata file several times, and in each commit the metadata file
- * and two manifest lists, which the same JVM has just written. Metadata files have a UUID in their names and never
- * change, so their contents stay in memory after the files were written or first read. The catalog still decides which
- * file is current: after a commit of another writer the catalog names a file that is not in memory, and Iceberg reads
- * that file.
+ * <p>At the start of a feed, Iceberg reads the table's metadata file several times; in each commit it reads the
+ * metadata file and two manifest lists, which the same JVM has just written. Metadata files have a UUID in their names
+ * and never change, so their contents can stay in memory. The catalog still decides which file is current: after
+ * another writer's commit it names a file that is not in memory, and Iceberg reads that file.
  */
 public final class TableFileIO extends S3FileIO {
     private static final long serialVersionUID = 1;
@@ -31,12 +30,12 @@ public final class TableFileIO extends S3FileIO {
     private static final int LONGEST_KEY = 1024;
     private static final String TABLE = ".metadata.json";
     /**
-     * Keeps four metadata files of each table, because only the newest is read again, or the second newest if two
-     * commits race. If older files were kept, a job with hundreds of tables would fill the memory.
+     * Four metadata files of each table, because only the newest is read again, or the second newest if two commits
+     * race. Older files of hundreds of tables would fill the memory.
      */
     private static final RecentFiles TABLES = new RecentFiles(32 << 20, 4);
 
-    /** Separate from {@link #TABLES}, whose files would displace the manifests that the next commit merges. */
+    /** Not in {@link #TABLES}, whose files would displace the manifests that the next commit merges. */
     private static final RecentFiles MANIFESTS = new RecentFiles(8 << 20);
 
     @Override
@@ -98,7 +97,7 @@ public final class TableFileIO extends S3FileIO {
         return location.endsWith(TABLE) ? TABLES : MANIFESTS;
     }
 
-    /** Reads a file from memory, after at most one request for its content; no request is sent for its length. */
+    /** Reads a file from memory, after at most one request for its content, and none for its length. */
     private record Remembered(InputFile file) implements InputFile {
         @Override
         public long getLength() {
@@ -122,7 +121,7 @@ public final class TableFileIO extends S3FileIO {
             return recent(location()).get(location()) != null || file.exists();
         }
 
-        /** Returns the whole file, from memory or from the store; null if the file is too large to keep. */
+        /** Returns the whole file, from memory or from the store; null for a file that is too large for the memory. */
         private byte[] content() {
             RecentFiles recent = recent(location());
             byte[] content = recent.get(location());
@@ -224,14 +223,12 @@ public final class TableFileIO extends S3FileIO {
             ByteArrayOutputStream whole = copy;
             copy = null;
             boolean isTable = location.endsWith(TABLE);
-            // An upload may continue in its own thread only if the file is in memory, so that it can be read before the
-            // upload ends.
+            // An upload may continue in its own thread only if readers find the file in memory before it ends.
             if (isTable || whole == null || !Uploads.start(location, file::close)) {
                 file.close();
             }
             if (isTable) {
-                // The commit's next step makes the catalog refer to this file, and so to all files that this file
-                // names.
+                // The commit's next step makes the catalog refer to this file, and thereby to all files that it names.
                 Uploads.await(location);
             }
             if (whole != null) {

@@ -15,9 +15,9 @@ import org.apache.iceberg.relocated.com.google.common.util.concurrent.ThreadFact
  * Uploads the metadata files of one commit at the same time: manifests, the manifest list, and the table's metadata
  * file.
  *
- * <p>Iceberg would write the files one after the other, with a request each. Readers use no file before the catalog
- * refers to the table's metadata file, so the uploads may overlap. {@link #await} waits for all of them just before the
- * catalog is changed, and fails if an upload has failed.
+ * <p>Iceberg would write the files one after the other, with a request each. No reader uses the files before the
+ * catalog refers to the table's metadata file, so the uploads may overlap. {@link #await} waits for all of them just
+ * before the catalog is changed, and fails if an upload has failed.
  *
  * <p>Only uploads between {@link #beside} and {@link #close} overlap. Uploads in tasks do not overlap, because another
  * JVM commits the tasks' files.
@@ -41,7 +41,7 @@ public final class Uploads implements AutoCloseable {
         this.folder = folder;
     }
 
-    /** Lets uploads to the folder of {@code file} run at the same time, until the returned object is closed. */
+    /** Lets uploads to the folder of {@code file} overlap until the returned object is closed. */
     public static Uploads beside(String file) {
         String folder = folder(file);
         synchronized (OPEN) {
@@ -50,7 +50,7 @@ public final class Uploads implements AutoCloseable {
         return new Uploads(folder);
     }
 
-    /** Waits for uploads that a failed commit has left running, and ignores their failures. */
+    /** Waits for the uploads that a failed commit has not ended, and ignores their failures. */
     @Override
     public void close() {
         synchronized (OPEN) {
@@ -61,7 +61,7 @@ public final class Uploads implements AutoCloseable {
         }
     }
 
-    /** Starts an upload in a thread; returns false if {@link #beside} was not called for the file's folder. */
+    /** Starts an upload in a thread; returns false if {@link #beside} was not called for its folder. */
     public static boolean start(String file, Upload upload) {
         synchronized (OPEN) {
             if (!OPEN.containsKey(folder(file))) {
@@ -78,7 +78,7 @@ public final class Uploads implements AutoCloseable {
     /**
      * Waits for all uploads to the folder of a file.
      *
-     * @throws IOException or a RuntimeException if one of the uploads has failed
+     * @throws IOException if an upload has failed; or a RuntimeException
      */
     public static void await(String file) throws IOException {
         for (String each : running(folder(file))) {
@@ -117,7 +117,7 @@ public final class Uploads implements AutoCloseable {
         try {
             upload.get();
         } catch (ExecutionException failed) {
-            // The commit that wrote the file has reported this failure.
+            // The commit that has written the file has already reported this failure.
         } catch (InterruptedException interrupted) {
             Thread.currentThread().interrupt();
         }

@@ -28,8 +28,8 @@ import javax.net.ssl.TrustManagerFactory;
 import javax.net.ssl.X509TrustManager;
 
 /**
- * Makes this JVM trust more authorities than Java's own, and show a certificate to servers that ask for a client's
- * certificate.
+ * Makes this JVM trust further authorities besides Java's own, and send a certificate to servers that ask for a
+ * client's certificate.
  *
  * <p>A JVM has many clients: Kafka's, the AWS SDK's, Iceberg's, JDBC drivers, Java's own. Some use the default {@link
  * SSLContext}, others the default stores, whose files are named by system properties. {@link #install} sets both,
@@ -43,7 +43,7 @@ public final class Trust {
 
     private static final Set<Certificate> AUTHORITIES = new LinkedHashSet<>();
 
-    /** Authorities, certificate and key in PEM, as last installed; a part that is not used is an empty text. */
+    /** The last installed authorities, certificate and key in PEM; an empty text for each that is not used. */
     private static List<String> installed = List.of("", "", "");
 
     private static KeyStore ownStore;
@@ -51,9 +51,9 @@ public final class Trust {
     private Trust() {}
 
     /**
-     * Installs authorities and a certificate with its key, all in PEM; a part that is not used is an empty text.
+     * Installs authorities, a certificate and its key, all in PEM; an empty text for each that is not used.
      *
-     * <p>Authorities from previous calls stay trusted. Clients that are already open do not notice the change.
+     * <p>Authorities of earlier calls stay trusted. Clients that are already open do not use the new ones.
      *
      * @throws GeneralSecurityException if a text has no certificates, or the key cannot be read
      */
@@ -88,18 +88,18 @@ public final class Trust {
         installed = requested;
     }
 
-    /** Returns the authorities, certificate and key that were last installed, for this application's other JVMs. */
+    /** Returns the last installed authorities, certificate and key, for the other JVMs of this application. */
     public static synchronized String[] installed() {
         return installed.toArray(new String[0]);
     }
 
-    /** Returns the certificate that this JVM shows, with its key; null if the JVM has no certificate. */
+    /** Returns the certificate that this JVM sends, with its key; null if it has none. */
     static synchronized KeyStore ownStore() {
         return ownStore;
     }
 
     /**
-     * Returns a context that trusts only these authorities (PEM), and shows this JVM's certificate.
+     * Returns a context that trusts only these authorities (PEM), and sends this JVM's certificate.
      *
      * @throws GeneralSecurityException if the text has no certificates
      */
@@ -162,7 +162,7 @@ public final class Trust {
             try {
                 return KeyFactory.getInstance(kind).generatePrivate(encoded);
             } catch (InvalidKeySpecException another) {
-                // A key in PKCS #8 states its kind, so the factories of the wrong kinds refuse it.
+                // A key in PKCS #8 names its algorithm, so the factories of other algorithms refuse it.
             }
         }
         throw new GeneralSecurityException("the private key is neither RSA, EC nor EdDSA: use one of these");

@@ -1,2 +1,2 @@
-/** Sets the authorities that each JVM of an application trusts, and the certificate that it shows. */
+/** Sets the authorities that each JVM of an application trusts, and the certificate that it sends. */
 package io.lakefeed.tls;

@@ -29,16 +29,17 @@ import scala.collection.Iterator;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Writes the newest change of each key in one task to data files, and returns where each key's row is.
+ * Writes, in one task, the newest change of each key to data files, and returns where each key's row is.
  *
- * <p>Rows are held in memory up to {@value #MOST_HELD_BYTES} bytes and then written. If a key occurs again after its
- * row was written, the files have two rows of the key; {@link KeyIndex} deletes the older row.
+ * <p>Up to {@value #MOST_HELD_BYTES} bytes of rows are collected in memory, and then written. If a key occurs again
+ * after that, the files have two rows of the key, and {@link KeyIndex} deletes the older one.
  *
- * @param target the files, with whose columns each change begins
+ * @param target the table and its files' columns, which are the first columns of a change
  * @param rows all columns of a change
- * @param deletedColumn the index of the column that says whether a change deletes its row
- * @param lackingColumn the index of the column that says whether a change lacks a value; negative if no change can
- * @param removes whether a change that deletes writes no row; otherwise it writes a row that is marked as deleted
+ * @param deletedColumn the index of the column that is true if a change deletes its key's row
+ * @param lackingColumn the index of the column that is true if a change lacks a value; negative if no change can lack
+ * one
+ * @param removes true if a deleting change writes no row, false if it writes a row that is marked as deleted
  */
 record ChangeWriter(
         TaskFiles.Target target,
@@ -51,16 +52,16 @@ record ChangeWriter(
         boolean removes)
         implements Function2<TaskContext, Iterator<InternalRow>, ChangeWriter.Written>, Serializable {
     private static final long MOST_HELD_BYTES = 32 << 20;
-    /** The bytes of memory that a held row takes besides its own bytes. */
+    /** The bytes of memory that a collected row takes besides its own bytes. */
     private static final long BYTES_BESIDE_A_ROW = 200;
 
-    /** The most columns for which Spark generates code, because the compiler takes seconds for many columns. */
+    /** The most columns for which Spark generates code: for many columns the compiler takes seconds. */
     private static final int MOST_COMPILED_COLUMNS = 100;
 
-    /** The indices of the columns with the topic, partition and offset of a row's record. */
+    /** The indexes of the columns with the topic, partition and offset of a row's record. */
     record Positions(int topic, int partition, int offset) implements Serializable {}
 
-    /** The place of a record in Kafka. */
+    /** The partition and offset of a record in Kafka. */
     record Place(String topic, int partition, long offset) implements Serializable, Comparable<Place> {
         @Override
         public int compareTo(Place other) {
@@ -83,9 +84,9 @@ record ChangeWriter(
      * The result of a task.
      *
      * @param changes the number of changes
-     * @param withoutKey the place of the first change without a key
-     * @param lacksValues whether a change lacks a value that the stored row may have, or {@link KeyOrder} has no number
-     *     for one of its values; the task writes no changes from the first such change on
+     * @param withoutKey the partition and offset of the first change without a key
+     * @param lacksValues whether a change lacks a value that the stored row may have, or has a value without a number
+     * in {@link KeyOrder}; from the first such change on, the task writes nothing
      */
     record Written(long changes, Place withoutKey, boolean lacksValues, KeyEntries entries, List<DataFile> files)
             implements Serializable {}
@@ -95,7 +96,7 @@ record ChangeWriter(
         return TaskFiles.write(target, task, files -> new Run(files).write(changes));
     }
 
-    /** Returns a projection that puts each row into one block of memory. */
+    /** Returns a projection that copies each row into one block of memory. */
     private static UnsafeProjection compacting(StructType rows) {
         if (rows.length() <= MOST_COMPILED_COLUMNS) {
             return UnsafeProjection.create(rows);
@@ -118,7 +119,7 @@ record ChangeWriter(
     private final class Run {
         private final TaskFiles files;
         private final Map<Key, Held> held = new LinkedHashMap<>();
-        /** Orders the rows of a file as the table's sort order says; null if the table is not sorted. */
+        /** Orders the rows of a file by the table's sort order; null for an unsorted table. */
         private final Comparator<Held> sorting;
 
         private final KeyEntries entries = new KeyEntries(order.width(), true);
@@ -153,8 +154,7 @@ record ChangeWriter(
 
         private void hold(InternalRow change) throws IOException {
             count++;
-            // After such a change nothing is written, but the other changes are still read, because reading them counts
-            // their records.
+            // Write nothing after such a change, but read the other changes, because reading counts their records.
             lacksValues |= lackingColumn >= 0 && change.getBoolean(lackingColumn);
             if (lacksValues) {
                 return;
@@ -209,7 +209,7 @@ record ChangeWriter(
                 entries.add(of, file, at, change.order(), change.offset(), deletes);
             }
             if (sorting != null) {
-                // Rows that follow are sorted among themselves, so they belong to other files.
+                // The rows that follow are sorted only among themselves, so they need other files.
                 files.close();
             }
             held.clear();

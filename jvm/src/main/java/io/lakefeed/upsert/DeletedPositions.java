@@ -89,7 +89,7 @@ final class DeletedPositions implements Removal {
     @Override
     public boolean apply() {
         written.forEach(IndexedFile.Deletes::apply);
-        // The snapshot's summary now counts the repeated positions twice, and so too few rows.
+        // The repeated positions count twice in the snapshot's summary, so that it has too few rows.
         batch.index.surplus -= written.stream().mapToLong(IndexedFile.Deletes::repeated).sum();
         return true;
     }

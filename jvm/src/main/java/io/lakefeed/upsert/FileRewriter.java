@@ -15,34 +15,34 @@ import scala.Function2;
 import scala.collection.Iterator;
 
 /**
- * Writes the rows of data files to new files, without the rows that a batch replaces, and returns where the rows are
+ * Copies the rows of data files to new files, without the rows that a batch replaces, and returns where the rows are
  * now.
  *
- * <p>After the columns of the new files, a row has the location of its old file and its position there.
+ * <p>An input row has the columns of the new files, then the location of its old file and its position in that file.
  *
- * @param replaced by the location of a file, the positions of the rows that are replaced
- * @param apart whether rows of different old files must be in different new files
+ * @param replaced the positions of the rows that are replaced, by the old file's location
+ * @param apart whether rows of different old files must get into different new files
  */
 record FileRewriter(TaskFiles.Target target, Map<String, RoaringBitmap> replaced, boolean apart)
         implements Function2<TaskContext, Iterator<InternalRow>, FileRewriter.Rewritten>, Serializable {
     /**
      * The result of a task.
      *
-     * @param stretches the runs of copied rows, each with its old file and its new one; replaced rows are in none
-     * @param left how many of the replaced rows the old files had
+     * @param stretches the runs of copied rows, each in one old file and one new file
+     * @param left how many of the replaced rows were found in the old files
      */
     record Rewritten(List<DataFile> files, List<Stretch> stretches, long left) implements Serializable {}
 
-    /** Rows that are one after the other in an old file, except for replaced rows, and in a new file. */
+    /** Rows that follow each other in a new file, and, apart from replaced rows, in an old file. */
     static final class Stretch implements Serializable {
         private static final long serialVersionUID = 1L;
         final String old;
         final int from;
         final String now;
         final int at;
-        /** The first position after the stretch in the old file. */
+        /** The position after the stretch's last row in the old file. */
         int end;
-        /** The first position after the stretch in the new file. */
+        /** The position after the stretch's last row in the new file. */
         private int endNow;
 
         Stretch(String old, int from, String now, int at) {

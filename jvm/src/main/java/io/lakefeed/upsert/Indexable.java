@@ -79,11 +79,10 @@ final class Indexable {
     /**
      * Checks that the columns of a batch's rows fit the table, as Iceberg checks the columns of a write.
      *
-     * @throws NotIndexed if a column has another type than in the table, or may be null although the table's column may
-     *     not
+     * @throws NotIndexed if a column's type differs from the table's, or it may be null and the table's column may not
      */
     static void requireColumns(Table table, StructType rows, List<String> keys) {
-        // Key columns count as not null, because a change whose key is null is refused before it is written.
+        // Key columns count as not null: a change with a null key is refused before it is written.
         StructType columns = new StructType(Arrays.stream(rows.fields())
                 .limit(table.schema().columns().size())
                 .map(each -> each.copy(
@@ -97,7 +96,7 @@ final class Indexable {
         }
     }
 
-    /** Returns the number of rows of a snapshot according to its summary; too small if a row was deleted twice. */
+    /** Returns a snapshot's number of rows by its summary; too small if the summary counts a deleted row twice. */
     static long rows(Snapshot of) {
         Map<String, String> summary = of == null ? Map.of() : of.summary();
         return Long.parseLong(summary.getOrDefault(SnapshotSummary.TOTAL_RECORDS_PROP, "0"))

@@ -35,14 +35,14 @@ import org.apache.spark.sql.types.StructType;
 /**
  * One batch of changes, from its first data file to its commit.
  *
- * <p>A key can have several entries in a batch, because a task writes its held rows when they become too many, and
- * because several tasks can read one partition of a topic. The newest entry counts.
+ * <p>A key can have several entries in a batch, because a task writes its collected rows whenever they become too many,
+ * and because several tasks can read one partition of a topic. The newest entry counts.
  */
 final class IndexedBatch {
-    /** The beginning of the names that Spark gives to the counts of a MERGE in the snapshot's summary. */
+    /** The prefix of Spark's names for the counts of a MERGE in the snapshot's summary. */
     private static final String MERGED = "spark.merge-into.num-target-rows-";
 
-    /** The average number of keys that a commit reads to check one replaced row against the index. */
+    /** The average number of keys that a commit reads to compare one replaced row with the index. */
     private static final long SAMPLED_KEYS = 200_000;
 
     final KeyIndex index;
@@ -55,15 +55,15 @@ final class IndexedBatch {
     final TaskFiles.Target target;
     private final List<Written> written = new ArrayList<>();
 
-    /** The newest entry of each key: the file is the number of the task, the position is the entry's index in the task. */
+    /** The newest entry of each key: "file" is the task's number, "position" the entry's index in the task. */
     private final KeyTable newest = new KeyTable(0);
 
     Map<IndexedFile, RoaringBitmap> replaced;
     private Map<String, IndexedFile> own;
-    /** The data files of this batch of which no row is left; they do not get into the table. */
+    /** The data files of this batch without any remaining row; the commit leaves them out. */
     private List<IndexedFile> empty;
     private Place moved;
-    /** One of the replaced rows, which is drawn at random. */
+    /** A replaced row, drawn at random, which is compared with the index. */
     private IndexedFile.Row sample;
 
     private long drawn;
@@ -109,7 +109,7 @@ final class IndexedBatch {
                 rows.fieldIndex(deletedColumn),
                 lackingColumn == null ? -1 : rows.fieldIndex(lackingColumn),
                 removes);
-        // Set this before the job runs, so that abort() also deletes the files of a job that fails half-way.
+        // Set this before the job runs: abort() then deletes the files of a job that fails half-way, too.
         index.batch = this;
         RDD<InternalRow> read = UncopiedRows.of(changes);
         RDD<InternalRow> grouped = read.getNumPartitions() <= tasks
@@ -118,7 +118,7 @@ final class IndexedBatch {
         Jobs.run(changes, "upsert", grouped, writer, Written.class, written::add);
     }
 
-    /** Finds the newest change of each key, and the rows that these changes replace or delete. */
+    /** Finds the newest change of each key, and the table's rows that these changes replace or delete. */
     void resolve() {
         replaced = new LinkedHashMap<>();
         own = new LinkedHashMap<>();
@@ -160,7 +160,7 @@ final class IndexedBatch {
         return written.stream().anyMatch(Written::lacksValues);
     }
 
-    /** Returns whether the table has a row of one of these records, or of a later record in the same partition. */
+    /** Returns whether the table has a row of one of these records, or of a later record of the same partition. */
     private boolean readsAgain() {
         return written.stream().map(Written::entries).anyMatch(entries -> {
             int[] ofSource = places.numbers(entries);
@@ -174,7 +174,7 @@ final class IndexedBatch {
         return newest.find(entries.high[at], entries.low.get(at)) && newest.file() == task && newest.position() == at;
     }
 
-    /** Keeps the newer of an entry and the newest entry of its key so far; deletes the row of the older one. */
+    /** Compares an entry with its key's newest entry so far; stores the newer one, and deletes the other one's row. */
     private void compare(int task, int at) {
         KeyEntries entries = written.get(task).entries();
         if (!newest.find(entries.high[at], entries.low.get(at))) {
@@ -213,14 +213,14 @@ final class IndexedBatch {
         return compared > 0 || compared == 0 && entries.offset[at] > others.offset[otherAt];
     }
 
-    /** Returns whether an entry is newer than the row that the table has of its key. */
+    /** Returns whether an entry is newer than the table's row of its key. */
     private boolean isNewerThanRow(KeyEntries entries, int at) {
         int compared = places.table.compare(entries, at);
         int stored = places.table.partition();
         if (compared == 0 && isOrdered() && stored != KeyEntries.NO_PARTITION) {
             compared = source(entries, at).compareTo(places.sources.get(stored));
         }
-        // In the same partition, all offsets of the batch lie behind those of the table's rows.
+        // Within a partition, all offsets of the batch are higher than those of the table's rows.
         return compared >= 0;
     }
 
@@ -280,7 +280,7 @@ final class IndexedBatch {
 
     long commit(Map<String, String> summary) {
         if (!index.ready) {
-            // The last attempt to commit met another writer's commit, so the index is brought up to date.
+            // The last attempt to commit met another writer's commit: bring the index up to date.
             into.refresh();
             index.bring(spark, into, rows);
             resolve();
@@ -307,7 +307,7 @@ final class IndexedBatch {
         return inserted + updated + deleted;
     }
 
-    /** Returns the data files of this batch that get into the table as they are. */
+    /** Returns the data files of this batch that the commit adds unchanged. */
     Stream<IndexedFile> added() {
         return own.values().stream().filter(file -> !empty.contains(file) && !(rewrites && replaced.containsKey(file)));
     }
@@ -316,7 +316,7 @@ final class IndexedBatch {
         return own.containsKey(file.file().location());
     }
 
-    /** For some batches, at random, reads a row; returns false if the index has other values for it. */
+    /** For some batches, at random, reads a replaced row; returns false if it differs from the index. */
     boolean sampleIsRight() {
         return sample == null
                 || ThreadLocalRandom.current().nextLong(sample.of().file().recordCount()) >= SAMPLED_KEYS
@@ -340,7 +340,7 @@ final class IndexedBatch {
         try {
             update.commit();
         } catch (CommitStateUnknownException unknown) {
-            // The commit may have succeeded, so abort() must not delete the data files.
+            // The commit may have succeeded: abort() must not delete the data files.
             index.batch = null;
             throw unknown;
         } catch (RuntimeException refused) {

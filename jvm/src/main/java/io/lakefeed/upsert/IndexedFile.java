@@ -36,9 +36,9 @@ import org.apache.spark.sql.types.StructType;
 final class IndexedFile {
     private final DataFile file;
     private List<DeleteFile> deletes;
-    /** The positions of deleted rows; null until they are first needed and read. */
+    /** The positions of deleted rows; null until they are read, when first needed. */
     private RoaringBitmap deleted;
-    /** The number of keys whose row is in this file. */
+    /** The number of keys whose rows are in this file. */
     int live;
 
     IndexedFile(DataFile file, List<DeleteFile> deletes) {
@@ -68,13 +68,12 @@ final class IndexedFile {
     /**
      * A new delete file for one data file, which replaces the data file's older delete files.
      *
-     * @param of the data file whose rows are deleted
+     * @param of the data file
      * @param positions the positions of all deleted rows of the data file
      * @param added the new delete file
-     * @param removed the delete files that the new one replaces, because they delete rows of no other data file
-     * @param isDoubled whether a position to delete was deleted already
-     * @param repeated how many positions are also in a delete file that stays, because other data files share that
-     *     delete file
+     * @param removed the delete files that the new one replaces: they delete rows of no other data file
+     * @param isDoubled whether one of the new positions was already deleted
+     * @param repeated how many positions are also in delete files that stay, because other data files share them
      */
     record Deletes(
             IndexedFile of,
@@ -83,7 +82,7 @@ final class IndexedFile {
             List<DeleteFile> removed,
             boolean isDoubled,
             long repeated) {
-        /** Applies the change to the data file, after the commit with the new delete file has succeeded. */
+        /** Updates the data file, after the commit with the new delete file has succeeded. */
         void apply() {
             List<DeleteFile> now = new ArrayList<>(of.deletes);
             now.removeAll(removed);
@@ -98,12 +97,11 @@ final class IndexedFile {
     }
 
     private StructLike partition(Table table) {
-        // An unpartitioned table has null, because with an empty partition the file's key would contain an empty
-        // folder.
+        // For an unpartitioned table null: with an empty partition, the file's key would contain an empty folder.
         return spec(table).isUnpartitioned() ? null : file.partition();
     }
 
-    /** Returns the delete files that delete rows of this data file only. */
+    /** Returns the delete files that delete only rows of this data file. */
     List<DeleteFile> ownDeletes() {
         return deletes.stream().filter(ContentFileUtil::isFileScoped).toList();
     }
@@ -164,9 +162,9 @@ final class IndexedFile {
         return replacedBy(writer.toDeleteFile(), before, positions, all);
     }
 
-    /** The row of a key according to the index. The numbers are its place in the order of the key's changes. */
+    /** The row of a key according to the index, with the numbers that order the key's changes. */
     record Row(IndexedFile of, int position, long high, int low, long[] order) {
-        /** Reads the row; returns whether it has that key and order, or whether it cannot be read in this way. */
+        /** Reads the row; returns false if it has another key or order, or cannot be read by its position. */
         boolean isAsIn(KeyIndex index, Table table) {
             if (of.file.format() != FileFormat.PARQUET) {
                 return true;

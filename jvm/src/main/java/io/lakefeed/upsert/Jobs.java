@@ -29,7 +29,7 @@ import scala.collection.Iterator;
 import scala.reflect.ClassTag$;
 import scala.runtime.BoxedUnit;
 
-/** Runs Spark's tasks on the rows of a query. */
+/** Runs Spark jobs on the rows of a query, with a task per partition. */
 final class Jobs {
     private Jobs() {}
 
@@ -86,8 +86,8 @@ final class Jobs {
     }
 
     /**
-     * A table that consists of the staged files. The row ids of format version 3 are left out of its columns, because
-     * with them Spark finds no metadata columns.
+     * A table that consists of the staged files. Its columns leave out the row ids of format version 3, because Spark
+     * finds no metadata columns beside them.
      */
     private static final class Staged extends SparkRewriteTable {
         Staged(Table table, String group) {

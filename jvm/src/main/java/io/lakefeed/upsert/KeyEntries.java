@@ -8,12 +8,12 @@ import java.util.List;
 import java.util.Map;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Keys with the places of their rows, as a task returns them: an array for each field of an entry. */
+/** Keys and the places of their rows, as a task returns them: one array for each field of an entry. */
 final class KeyEntries implements Serializable {
     private static final long serialVersionUID = 1L;
-    /** The value of {@link #file} for a key that has no row. */
+    /** The value of {@link #file} for a key without a row. */
     static final int NO_ROW = -1;
-    /** The value of {@link #source} for a row that no record has written. */
+    /** The value of {@link #source} for a row that does not come from a record. */
     static final int NO_PARTITION = -1;
 
     private static final int SMALLEST = 1024;
@@ -27,10 +27,10 @@ final class KeyEntries implements Serializable {
         }
     }
 
-    /** The bits of a key, and the index of a partition in {@link #sources}. */
+    /** The 96 bits of a key, and the index of its record's partition in {@link #sources}. */
     record Key(long high, int low, int source) {}
 
-    /** A number of each entry; the array is null as long as all entries have the same number. */
+    /** A number per entry; the array is null while all entries have the same number. */
     static final class Numbers implements Serializable {
         private static final long serialVersionUID = 1L;
         private int same;
@@ -60,7 +60,7 @@ final class KeyEntries implements Serializable {
     final List<Source> sources = new ArrayList<>();
     long[] greatest = {};
 
-    /** Why the index cannot have the rows; null if it can. */
+    /** Why the index cannot contain the rows; null if it can. */
     String refusal;
 
     int size;
@@ -75,9 +75,9 @@ final class KeyEntries implements Serializable {
     /** For each entry, 1 if it deletes its key's row. */
     final Numbers deleted = new Numbers();
 
-    /** The offset of each entry; null if the entries are rows of the table, which need none. */
+    /** The offset of each entry's record; null if the entries are rows of the table, which need no offsets. */
     long[] offset;
-    /** For each entry, {@link #width} numbers of its {@link KeyOrder}. */
+    /** For each entry, {@link #width} numbers of {@link KeyOrder}. */
     long[] order;
 
     final int width;
@@ -93,7 +93,7 @@ final class KeyEntries implements Serializable {
         offset = areChanges ? new long[SMALLEST] : null;
     }
 
-    /** Adds an entry of the row at a position in a file, or of a key without a row. */
+    /** Adds an entry for the row at a position in a file, or for a key without a row. */
     void add(Key key, int inFile, int at, long[] inOrder, long recordOffset, boolean deletes) {
         if (size == high.length) {
             grow(size * 2);
@@ -150,7 +150,7 @@ final class KeyEntries implements Serializable {
         return lastSource;
     }
 
-    /** Cuts the arrays to the number of entries, before they are sent to the driver. */
+    /** Shortens the arrays to the number of entries, before they are sent to the driver. */
     KeyEntries trimmed() {
         grow(size);
         return this;

@@ -26,11 +26,11 @@ import org.apache.spark.sql.types.TimestampNTZType;
 import org.apache.spark.sql.types.TimestampType;
 
 /**
- * Computes the 96 bits that stand for a key in {@link KeyTable}.
+ * Computes the 96 bits by which {@link KeyTable} identifies a key.
  *
- * <p>The bits of a key that is a single whole number are unique. The bits of other keys are two SipHashes with random
- * secrets: an attacker cannot make two keys with the same bits, and among 20 million keys two have the same bits by
- * chance with a probability of 1 : 10^14.
+ * <p>If the key is a single whole number, its bits are unique. For other keys they are two SipHashes with random
+ * secrets: an attacker cannot construct two keys with the same bits, and the probability that two of 20 million keys
+ * have the same bits is 1 : 10^14.
  */
 final class KeyHash implements Serializable {
     private static final long serialVersionUID = 1L;
@@ -66,7 +66,7 @@ final class KeyHash implements Serializable {
         return of(rows, keys, one, Hashing.sipHash24(random.nextLong(), random.nextLong()));
     }
 
-    /** Returns the same hash, with the same secret, for rows that have the key columns at other positions. */
+    /** Returns the same hash, with the same secret, for rows with the key columns at other ordinals. */
     KeyHash on(StructType rows, List<String> keys) {
         return of(rows, keys, secret);
     }
@@ -144,7 +144,7 @@ final class KeyHash implements Serializable {
         } else {
             value = row.getBinary(column);
         }
-        // The length comes first, so that the keys ("ab", "c") and ("a", "bc") differ.
+        // Hash the length first, so that the keys ("ab", "c") and ("a", "bc") differ.
         room(Integer.BYTES + value.length).putInt(value.length).put(value);
     }
 
@@ -173,7 +173,7 @@ final class KeyHash implements Serializable {
         return ByteBuffer.allocate(capacity).order(ByteOrder.LITTLE_ENDIAN);
     }
 
-    /** Mixes the bits of a number with the finalizer of MurmurHash3, which maps no two numbers to the same number. */
+    /** Mixes the bits of a number with the finalizer of MurmurHash3; different numbers give different results. */
     private static long mixed(long number) {
         long mixed = (number ^ number >>> 33) * 0xff51afd7ed558ccdL;
         mixed = (mixed ^ mixed >>> 33) * 0xc4ceb9fe1a85ec53L;

@@ -21,29 +21,31 @@ import org.apache.spark.sql.types.StructType;
 /**
  * An index of a table's rows by their keys, in the driver's memory: a batch of changes is committed without a read.
  *
- * <p>The index describes one snapshot of the table. It is filled from the key columns, follows its own commits and
- * those that only rewrite files, and is filled again after any other commit. A commit is refused if another commit came
- * between, so an outdated index costs only time. A table in which a key has two rows is not indexed.
+ * <p>The index describes one snapshot of the table. It is filled by reading the table's key columns, and updated by its
+ * own commits and by commits that only rewrite files. After any other commit it is filled again. A commit fails if
+ * another commit came in between, so an outdated index costs only time. A table in which a key has two rows is not
+ * indexed.
  *
- * <p>If columns order the changes of a key, the index has the values of its row in these columns. If values are equal,
- * the partition decides. In the same partition the batch's change is newer, because a MERGE lands repeated offsets.
+ * <p>If columns order the changes of a key, the index has the values of these columns in the key's row. If the values
+ * of two changes are equal, their partitions decide. Within a partition, the batch's change is newer than the table's
+ * row, because repeated offsets are left to a MERGE.
  *
  * <p>A batch has four steps. Tasks write the newest changes as data files and return where each key's row is. The
- * driver looks up the rows that these changes replace, and writes their positions as delete files; if the table is
- * written by copy-on-write, tasks write the files with these rows again. One commit adds the new files, and removes
- * those that they replace.
+ * driver looks up the rows that these changes replace, and writes their positions as delete files; with copy-on-write,
+ * tasks instead write the files with these rows again. One commit adds the new files, and removes the files that they
+ * replace.
  */
 public final class KeyIndex {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final int MOST_SNAPSHOTS = 100;
-    /** The number of consecutive batches that read all keys, or were not committed, after which MERGEs follow. */
+    /** After this many consecutive batches that read all keys, or were not committed, batches use a MERGE. */
     private static final int MOST_USELESS = 3;
     private static final int BATCHES_OF_REST = 20;
     private static final String LACKING = "changes lack values, which stay as they are stored";
     private static final Set<KeyIndex> SHARING = Collections.synchronizedSet(Collections.newSetFromMap(new WeakHashMap<>()));
 
     final List<String> keys;
-    /** The columns that order the changes of a key; if there are none, the offsets order the changes. */
+    /** The columns that order the changes of a key; if there are none, the offsets order them. */
     final List<String> orderBy;
     final List<String> position;
     final String branch;
@@ -51,9 +53,9 @@ public final class KeyIndex {
     final KeyPlaces places;
     KeyHash hash;
     private KeyOrder order;
-    /** The snapshot that the index describes; null if the table has no snapshot. */
+    /** The snapshot that the index describes; null for an empty table. */
     Long snapshot;
-    /** The id of the commit that made the described snapshot; null if the index has not made that commit itself. */
+    /** The id of the commit of that snapshot, if it was the index's own; otherwise null. */
     String commitId;
 
     boolean ready;
@@ -62,15 +64,15 @@ public final class KeyIndex {
     private int fills;
     /** The number of consecutive batches in which a change lacked a value. */
     private int lacking;
-    /** The number of batches that use a MERGE before the index is tried again; {@link #restsBecause} is the reason. */
+    /** How many batches use a MERGE before the index is used again, because of {@link #restsBecause}. */
     private int rest;
     private String restsBecause;
     private String refused;
     private String note;
-    /** Rows by the snapshot's summary minus keys in the index; not 0 if positions are deleted twice. */
+    /** The rows by the snapshot's summary minus the keys in the index; not 0 if positions are deleted twice. */
     long surplus;
 
-    /** The memory of this index; read by the other indexes, which share the same limit. */
+    /** The memory of this index; the other indexes read it, because all share one limit. */
     private volatile long bytes;
 
     /** The batch that is being written; null between two batches. */
@@ -80,11 +82,11 @@ public final class KeyIndex {
      * Creates the index of a table; nothing is read yet.
      *
      * @param keys the columns that identify a row
-     * @param orderBy the columns that order the changes of a key; empty if the records' offsets order them
+     * @param orderBy the columns that order the changes of a key; empty if the records' offsets do
      * @param position the columns with the topic, partition and offset of a row's record
      * @param branch the branch to commit to; null for the main branch
-     * @param mostBytes the most bytes of memory; if negative, the indexes share a quarter of this JVM's memory, and
-     *     this index can take what the others leave
+     * @param mostBytes the most bytes of memory; if negative, the indexes together take at most a quarter of this JVM's
+     * memory
      */
     public KeyIndex(List<String> keys, List<String> orderBy, List<String> position, String branch, long mostBytes) {
         this.keys = List.copyOf(keys);
@@ -111,7 +113,7 @@ public final class KeyIndex {
         return Runtime.getRuntime().maxMemory() / 4 - others;
     }
 
-    /** Returns whether the index takes too much memory; if so, its content is dropped. */
+    /** Returns whether the index takes too much memory, and was emptied for that reason. */
     boolean isTooLarge() {
         bytes = places.table.bytes();
         if (bytes <= mostBytes()) {
@@ -138,7 +140,7 @@ public final class KeyIndex {
      * Reads the keys of the table, unless the index has them.
      *
      * @param starts the offsets at which the batch begins, as a JSON object: topic, partition, offset
-     * @return why the batch needs a MERGE; null if {@link #write} can write it
+     * @return why the batch needs a MERGE; null if {@link #write} can write the batch
      */
     public String begin(Dataset<Row> changes, Table into, String starts) throws JsonProcessingException {
         if (refused != null) {
@@ -159,7 +161,7 @@ public final class KeyIndex {
             }
         } catch (NotIndexed why) {
             forget();
-            // Without the stored refusal, each further batch would read the table's keys to be refused again.
+            // Remember the refusal: otherwise each further batch would read the table's keys to be refused again.
             refused = why.getMessage();
             note = "each batch is a MERGE, which reads the table's keys: " + refused;
             return refused;
@@ -172,8 +174,8 @@ public final class KeyIndex {
      *
      * @param changes the changes, with the columns of the table, followed by {@code deleted} if the table has no such
      *     column
-     * @param lacking the column that says whether a change lacks values; null if no change can
-     * @param removes whether a change that deletes removes the row
+     * @param lacking the column that is true if a change lacks values; null if no change can lack one
+     * @param removes whether a deleting change removes the row, instead of marking it
      * @param tasks the most tasks that write
      * @return a {@link Summary} as JSON; null if the batch needs a MERGE
      */
@@ -198,7 +200,7 @@ public final class KeyIndex {
     }
 
     /**
-     * Commits the batch that was written; may be called again after a conflict.
+     * Commits the written batch; after a conflict, may be called again.
      *
      * @param properties the properties of the snapshot's summary
      * @return the number of rows of the table that were inserted, changed or deleted; null if the batch needs a MERGE,
@@ -223,14 +225,14 @@ public final class KeyIndex {
         return places.table.size();
     }
 
-    /** Returns, once, why the table is not indexed or how the index differed from the table; or null. */
+    /** Returns why the table is not indexed, or how the index differed from the table, once per reason; or null. */
     public String takeNote() {
         String taken = note;
         note = null;
         return taken;
     }
 
-    /** Drops a wrong index, and notes that keys committed with it may have two rows. */
+    /** Drops a wrong index; remembers that keys which were committed with it may have two rows. */
     NotIndexed doubtful(String why) {
         note = "the index of its keys was wrong and is filled again (" + why
                 + "); lakefeed verify --deep finds keys with two rows";
@@ -254,7 +256,7 @@ public final class KeyIndex {
         places.clear();
     }
 
-    /** Makes the index describe the newest snapshot of the table. */
+    /** Brings the index up to date with the table's newest snapshot. */
     void bring(SparkSession spark, Table into, StructType columns) {
         KeyHash own = hash == null ? KeyHash.of(columns, keys) : hash.on(columns, keys);
         KeyOrder ordered = new KeyOrder(columns, orderBy);
@@ -283,8 +285,8 @@ public final class KeyIndex {
     }
 
     /**
-     * Returns whether the index describes this snapshot. The snapshot of the index's own commit is recognised by the
-     * commit's id, because the snapshot's id was not known before the commit.
+     * Returns whether the index describes this snapshot. The snapshot of the index's own commit is recognised by its
+     * commit id, because the snapshot's id is not known before the commit.
      */
     private boolean describes(Snapshot each) {
         if (commitId != null) {
@@ -303,7 +305,7 @@ public final class KeyIndex {
         places.fill(reader, Indexable.rows(head));
     }
 
-    /** Refuses a table whose keys would take too much memory, before the keys are read. */
+    /** Refuses a table with too many keys for the memory, before its keys are read. */
     private void requireRoom(Snapshot head) {
         if (Indexable.rows(head) * places.table.bytesOfSlot() > mostBytes()) {
             throw tooLarge(mostBytes());
@@ -321,7 +323,7 @@ public final class KeyIndex {
         return new NotIndexed("the index of its keys would need more than " + most / 1_000_000 + " MB");
     }
 
-    /** Follows commits that only rewrote files; returns false if the new files have other rows. */
+    /** Updates the index for commits that only rewrote files; returns false if the new files have other rows. */
     private boolean follow(KeyReader reader, Table into, Snapshot head) {
         Snapshot each = head;
         for (int seen = 0; !describes(each); seen++) {
@@ -333,7 +335,7 @@ public final class KeyIndex {
         return places.follow(reader);
     }
 
-    /** Returns whether a commit leaves the rows as they are, as upkeep does. */
+    /** Returns whether a commit leaves the table's rows unchanged, as commits of upkeep do. */
     private static boolean keepsRows(Snapshot commit) {
         return commit.operation().equals(DataOperations.REPLACE)
                 || commit.operation().equals(DataOperations.APPEND)

@@ -12,9 +12,9 @@ import org.apache.spark.sql.types.FloatType;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Turns the values by which the changes of a key are ordered into numbers that have the same order as in Spark.
+ * Turns the values that order the changes of a key into numbers with the same order as in Spark.
  *
- * <p>The smallest 64-bit number stands for null, which Spark puts first, so a value of -2^63 has no number.
+ * <p>The smallest 64-bit number stands for null, which comes first in Spark, so the value -2^63 has no number.
  */
 final class KeyOrder implements Serializable {
     private static final long serialVersionUID = 1L;
@@ -46,7 +46,7 @@ final class KeyOrder implements Serializable {
                 || type instanceof DecimalType decimal && decimal.precision() <= Decimal.MAX_LONG_DIGITS();
     }
 
-    /** Returns a number for each column; null if one of the values has none. */
+    /** Returns a number for each column; null if one of the values has no number. */
     long[] of(InternalRow row) {
         if (columns.length == 0) {
             return NONE;
@@ -73,7 +73,7 @@ final class KeyOrder implements Serializable {
     }
 
     private static long sortable(double value) {
-        // Both zeros give one number, and so do all NaNs, which come after all other numbers.
+        // Both zeros get the same number; and so do all NaNs, which come after all other numbers.
         long bits = Double.doubleToLongBits(value == 0 ? 0 : value);
         return bits ^ bits >> 63 & Long.MAX_VALUE;
     }

@@ -12,13 +12,13 @@ import java.util.NavigableMap;
 import org.apache.iceberg.FileScanTask;
 import org.apache.iceberg.shaded.org.roaringbitmap.RoaringBitmap;
 
-/** The places of the keys' rows in one snapshot of a table: data files, positions in them, and source partitions. */
+/** The places of all keys' rows in one snapshot: data files, positions in them, and partitions of the records. */
 final class KeyPlaces {
     final KeyTable table;
     final List<IndexedFile> files = new ArrayList<>();
     private final Map<String, Integer> numbers = new HashMap<>();
     final List<KeyEntries.Source> sources = new ArrayList<>();
-    /** For each source, the greatest offset of the records whose rows the table has. */
+    /** By the number of a topic's partition, the greatest offset of the records whose rows the table has. */
     final List<Long> greatest = new ArrayList<>();
 
     private final Runnable requireRoom;
@@ -27,7 +27,7 @@ final class KeyPlaces {
      * Creates an empty object.
      *
      * @param width the number of columns that order the changes of a key
-     * @param requireRoom throws an exception if the places take too much memory
+     * @param requireRoom called with the memory in bytes; throws an exception if it is too much
      */
     KeyPlaces(int width, Runnable requireRoom) {
         table = new KeyTable(width);
@@ -42,7 +42,7 @@ final class KeyPlaces {
         greatest.clear();
     }
 
-    /** Returns whether a partition of a batch begins at or before a record whose row the table has. */
+    /** Returns whether a batch begins, in a partition, at or before a record whose row the table has. */
     boolean haveRecordsFrom(JsonNode starts) {
         for (int at = 0; at < sources.size(); at++) {
             KeyEntries.Source source = sources.get(at);
@@ -62,7 +62,7 @@ final class KeyPlaces {
         reader.read(tasks, entries -> put(entries, false));
     }
 
-    /** Moves the keys to the files of another snapshot; returns false if that snapshot has other rows. */
+    /** Updates the places to the files of another snapshot; returns false if that snapshot has other rows. */
     boolean follow(KeyReader reader) {
         Map<String, FileScanTask> now = new LinkedHashMap<>();
         reader.plan().forEach(task -> now.put(task.file().location(), task));
@@ -92,7 +92,7 @@ final class KeyPlaces {
         add(new IndexedFile(task.file().copyWithoutStats(), task.deletes()));
     }
 
-    /** Returns the number of a data file; null if the index does not have it. */
+    /** Returns the number of a data file; null if the index does not have the file. */
     Integer number(String location) {
         return numbers.get(location);
     }
@@ -104,10 +104,10 @@ final class KeyPlaces {
     }
 
     /**
-     * Adds keys that were read from the table, or gives known keys the place in the file that has them now.
+     * Adds keys that were read from the table, or sets the new places of known keys.
      *
-     * @param known whether the index must have all these keys already, with places in other files
-     * @return false if {@code known} and one of the keys is missing in the index
+     * @param known whether the index must already have all these keys, with places in other files
+     * @return false if {@code known} is set, and the index lacks one of the keys
      */
     private boolean put(KeyEntries read, boolean known) {
         if (read.refusal != null) {
@@ -131,7 +131,7 @@ final class KeyPlaces {
         return true;
     }
 
-    /** Sets the place of a key's row to the place in an entry; returns whether the index had the key. */
+    /** Sets the place of a key's row by an entry; returns whether the index had the key. */
     boolean place(KeyEntries entries, int at, int file, int source) {
         int before = table.put(entries.high[at], entries.low.get(at), file, entries.position[at], source);
         if (before >= 0) {
@@ -142,7 +142,7 @@ final class KeyPlaces {
         return before >= 0;
     }
 
-    /** Remembers the greatest offsets of the sources, which have these numbers. */
+    /** Updates the greatest offsets; {@code ofSource} has the numbers of the entries' partitions. */
     void see(KeyEntries entries, int[] ofSource) {
         for (int at = 0; at < ofSource.length; at++) {
             greatest.set(ofSource[at], Math.max(greatest.get(ofSource[at]), entries.greatest[at]));
@@ -150,10 +150,10 @@ final class KeyPlaces {
     }
 
     /**
-     * Moves the keys of files that were rewritten.
+     * Updates the places of the keys whose files were rewritten.
      *
-     * @param old the files, with the positions of the rows that are not in new files
-     * @param stretches by the location of an old file, its rows by their positions
+     * @param old the old files, with the positions of the rows that were not copied
+     * @param stretches the runs of copied rows, by the location of the old file and the position in it
      * @return false if a key's row is not in a new file
      */
     boolean move(Map<IndexedFile, RoaringBitmap> old, Map<String, NavigableMap<Integer, Stretch>> stretches) {

@@ -29,14 +29,14 @@ import scala.collection.Iterator;
  * of the records that the rows come from.
  */
 final class KeyReader {
-    /** The rows that a job reads, because Spark limits the bytes that a job returns. */
+    /** The most rows that a job reads, because Spark limits the bytes of a job's results. */
     private static final long ROWS_A_JOB = 10_000_000;
-    /** The rows that a task reads, because the task holds their keys in memory. */
+    /** The most rows that a task reads, because the task collects their keys in memory. */
     private static final long ROWS_A_TASK = 1_000_000;
 
     private static final long MOST_BYTES_A_TASK = 128 << 20;
     private static final int ROWS_A_PAGE = 1 << 15;
-    /** By id, the readings of this driver: its own tasks pass pages of keys, because whole results take much memory. */
+    /** This driver's current readings, by id: tasks in this JVM pass keys page by page, to save memory. */
     private static final Map<String, Consumer<KeyEntries>> HERE = new ConcurrentHashMap<>();
 
     private final SparkSession spark;
@@ -58,7 +58,7 @@ final class KeyReader {
         names.add(MetadataColumns.ROW_POSITION.name());
     }
 
-    /** Returns the data files in the branch's newest snapshot, each with its delete files. */
+    /** Returns the data files of the branch's newest snapshot, with their delete files. */
     List<FileScanTask> plan() {
         try (CloseableIterable<FileScanTask> files = table.newScan().useRef(branch).planFiles()) {
             List<FileScanTask> found = new ArrayList<>();
@@ -70,9 +70,9 @@ final class KeyReader {
     }
 
     /**
-     * Reads files, and passes their keys to {@code take}.
+     * Reads files, and calls {@code take} with their keys.
      *
-     * @throws NotIndexed if {@code take} throws it; then {@code take} gets no further keys
+     * @throws NotIndexed if {@code take} throws it; then {@code take} is not called again
      */
     void read(List<FileScanTask> files, Consumer<KeyEntries> take) {
         long rows = 1 + files.stream().mapToLong(each -> each.file().recordCount()).sum();
@@ -106,7 +106,7 @@ final class KeyReader {
                 take.accept(entries);
             }
         } catch (NotIndexed why) {
-            // The refusal is thrown after the job, because Spark would wrap it in its own exception.
+            // Throw the refusal after the job: Spark would wrap it in an exception of its own.
             refused = why;
         }
     }
@@ -143,7 +143,7 @@ final class KeyReader {
                 }
                 boolean hasOffset = !row.isNullAt(topic) && !row.isNullAt(topic + 1) && !row.isNullAt(topic + 2);
                 int source = KeyEntries.NO_PARTITION;
-                // Without columns that order the changes, a row without an offset is older than any change.
+                // If no columns order the changes, a row without an offset is older than any change.
                 if (hasOffset || order.width() > 0 && !row.isNullAt(topic)) {
                     int partition = row.isNullAt(topic + 1) ? -1 : row.getInt(topic + 1);
                     source = entries.sourceNumber(row.getUTF8String(topic), partition);

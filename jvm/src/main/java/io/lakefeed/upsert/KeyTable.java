@@ -4,19 +4,19 @@ import java.util.Arrays;
 
 /**
  * A hash table from keys to the places of their rows, in arrays of primitives: 18 bytes for each slot, 4 more if the
- * keys are not single whole numbers, and 8 for each number that orders the changes of a key.
+ * keys are not single whole numbers, and 8 for each number that orders a key's changes.
  *
- * <p>A key is stored as 96 bits ({@link KeyHash}). The slots are in {@value #SEGMENTS} segments, which grow one after
- * the other, so that growing needs little memory. Not thread safe.
+ * <p>A key is stored as 96 bits ({@link KeyHash}). The slots are in {@value #SEGMENTS} segments. Only one segment grows
+ * at a time, so that growing needs little memory. Not thread safe.
  */
 final class KeyTable {
     private static final int SEGMENTS = 1024;
     private static final int SMALLEST = 16;
     private static final int BYTES_OF_PLACE = 18;
-    /** The part of a segment's slots that may be in use before the segment grows. */
+    /** The share of a segment's slots above which the segment grows. */
     private static final double FULLEST = 0.8;
 
-    /** The room for segments that get more keys than the mean. */
+    /** The spare room of a segment, because some segments get more keys than the average. */
     private static final double ROOM_FOR_CHANCE = 1.02;
 
     private static final double GROWTH = 1.25;
@@ -25,20 +25,20 @@ final class KeyTable {
     private final int width;
     private int size;
     private long slots;
-    /** The slots of a new segment. */
+    /** The number of slots of a new segment. */
     private int smallest = SMALLEST;
-    /** Whether a key has other low bits than 0. */
+    /** Whether the low bits of any key are not 0. */
     private boolean wide;
-    /** The place where {@link #find} has stopped: a segment, and a slot in it. */
+    /** Where {@link #find} has stopped: the segment, and the slot in it. */
     private Segment segment;
 
     private int slot;
 
     private static final class Segment {
         private long[] high;
-        /** Null if all keys have 0. */
+        /** The low bits of the keys; null while all are 0. */
         private int[] low;
-        /** The number of the file plus one; zero for an empty slot. */
+        /** The number of the file plus 1; 0 for an empty slot. */
         private int[] file;
 
         private int[] position;
@@ -54,7 +54,7 @@ final class KeyTable {
             order = new long[capacity * width];
         }
 
-        /** Returns the slot where the search for a key begins, from the bits after those that choose the segment. */
+        /** Returns the slot at which the search for a key begins; the bits before have chosen the segment. */
         private int home(long key) {
             return (int) (((key >>> 22 & 0xFFFFFFFFL) * file.length) >>> 32);
         }
@@ -67,7 +67,7 @@ final class KeyTable {
             return at + 1 == file.length ? 0 : at + 1;
         }
 
-        /** Returns the slot of a key, or the empty slot where a new key belongs. */
+        /** Returns the slot of a key, or the empty slot for a new key. */
         private int slot(long highBits, int lowBits) {
             int at = home(highBits);
             while (file[at] != 0 && (high[at] != highBits || low(at) != lowBits)) {
@@ -93,7 +93,7 @@ final class KeyTable {
         }
     }
 
-    /** Creates an empty table with {@code width} numbers for each key, which order the key's changes. */
+    /** Creates an empty table with {@code width} numbers per key, which order the key's changes. */
     KeyTable(int width) {
         this.width = width;
     }
@@ -110,12 +110,12 @@ final class KeyTable {
         return slots * bytesOfSlot();
     }
 
-    /** Makes room in an empty table for this many keys, so that it does not have to grow. */
+    /** Makes room in an empty table for this many keys, so that the table need not grow. */
     void expect(long keys) {
         smallest = SMALLEST + (int) (keys * ROOM_FOR_CHANCE / FULLEST / SEGMENTS);
     }
 
-    /** Returns whether a key exists; if so, {@link #file}, {@link #position} and {@link #partition} return its row. */
+    /** Returns whether a key exists; then {@link #file}, {@link #position} and {@link #partition} describe its row. */
     boolean find(long high, int low) {
         segment = segments[(int) (high >>> 54)];
         if (segment == null) {
@@ -142,18 +142,18 @@ final class KeyTable {
         return Arrays.copyOfRange(segment.order, slot * width, slot * width + width);
     }
 
-    /** Compares an entry's numbers with the key's. */
+    /** Compares an entry's numbers with the numbers of the key that was found. */
     int compare(KeyEntries entries, int at) {
         return Arrays.compare(
                 entries.order, at * width, at * width + width, segment.order, slot * width, slot * width + width);
     }
 
-    /** Gives the key, which was just found or put, the numbers of an entry. */
+    /** Sets the numbers of the key that was just found or added to those of an entry. */
     void order(KeyEntries entries, int at) {
         System.arraycopy(entries.order, at * width, segment.order, slot * width, width);
     }
 
-    /** Adds a key with the place of its row, or moves it; returns the file in which its row was, or -1. */
+    /** Adds a key with the place of its row, or changes the place; returns the file of the old place, or -1. */
     int put(long high, int low, int file, int position, int partition) {
         if (!find(high, low)) {
             int number = (int) (high >>> 54);
@@ -185,7 +185,7 @@ final class KeyTable {
         return larger;
     }
 
-    /** Removes a key; the keys after it move up, because a search ends at an empty slot. */
+    /** Removes a key; moves the keys after it up, because a search ends at an empty slot. */
     void remove(long high, int low) {
         if (!find(high, low)) {
             return;
@@ -205,9 +205,9 @@ final class KeyTable {
         size--;
     }
 
-    /** The answer of a {@link Move} for a row that stays where it is. */
+    /** The result of a {@link Move} for a row that stays at its place. */
     static final long STAYS = -1;
-    /** The answer of a {@link Move} for a row that it does not find. */
+    /** The result of a {@link Move} for a row that it does not find. */
     static final long LOST = -2;
 
     /** Returns the new place of a row. */
@@ -219,7 +219,7 @@ final class KeyTable {
         return (long) file << Integer.SIZE | position;
     }
 
-    /** Moves rows to other places; returns false if one was not found. */
+    /** Changes the places of rows; returns false if one of the rows was not found. */
     boolean move(Move rows) {
         boolean found = true;
         for (Segment each : segments) {

@@ -69,7 +69,7 @@ final class RewrittenFiles implements Removal {
                 .validateNoConflictingDeletes();
     }
 
-    /** Returns the files from which rows are replaced; the table knows the row ids in its own files. */
+    /** Returns the files with replaced rows; their row ids are known to the table. */
     private List<FileScanTask> oldFiles() {
         List<FileScanTask> tasks = new ArrayList<>();
         Map<String, FileScanTask> ofTable = new HashMap<>();
@@ -135,7 +135,7 @@ final class RewrittenFiles implements Removal {
         }
         for (IndexedFile each : batch.replaced.keySet()) {
             if (!batch.isOwn(each)) {
-                // The summary counts the positions that stay in delete files of other data files.
+                // The summary also counts the positions that remain in other data files' delete files.
                 index.surplus -= each.deletedWithOthers(each.deleted(into));
             }
         }

@@ -12,8 +12,8 @@ import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * A view of a row with the values that Iceberg's partition transforms expect, because Iceberg's own class is private to
- * its package.
+ * A view of a row that returns values as Iceberg's partition transforms expect them; Iceberg's own such class is
+ * private to its package.
  */
 final class RowValues implements StructLike {
     private final List<Types.NestedField> fields;

@@ -21,7 +21,7 @@ import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.types.StructType;
 
-/** The data files that a task writes: one at a time for each partition of the table. */
+/** The data files that a task writes: one open file for each partition of the table. */
 final class TaskFiles {
     private final Table table;
     private final long fileBytes;
@@ -36,7 +36,7 @@ final class TaskFiles {
      * The table that tasks write to, and the columns of the files.
      *
      * @param schema the columns of the files
-     * @param columns the same columns as types of Spark, with which each row begins
+     * @param columns the same columns in Spark's types; they are the first columns of each row
      */
     record Target(
             Broadcast<Table> table,
@@ -47,7 +47,7 @@ final class TaskFiles {
             String operation)
             implements Serializable {}
 
-    /** Creates writers of Spark's rows, because Iceberg's own factory is private to its package. */
+    /** Creates writers of Spark's rows; Iceberg's own factory is private to its package. */
     static final class RowWriters extends RegistryBasedFileWriterFactory<InternalRow, StructType> {
         private static final long serialVersionUID = 1L;
 
@@ -73,7 +73,7 @@ final class TaskFiles {
         R to(TaskFiles files) throws IOException;
     }
 
-    /** Returns what a task's work returns; deletes the task's files if the work fails. */
+    /** Returns the result of a task's work; if the work fails, deletes the task's files. */
     static <R> R write(Target target, TaskContext task, Work<R> work) {
         TaskFiles files = new TaskFiles(target, task);
         boolean done = false;
@@ -135,7 +135,7 @@ final class TaskFiles {
                 writer.close();
                 written.addAll(writer.result().dataFiles());
             } catch (IOException | RuntimeException alsoFailed) {
-                // The task fails with its first error, not with this one; upkeep removes the files that stay.
+                // The task fails with its first error instead of this one; upkeep removes the remaining files.
                 continue;
             }
         }

@@ -12,8 +12,8 @@ import scala.jdk.javaapi.CollectionConverters;
  */
 public final class PanelSession {
     /**
-     * With a single task, a panel's query takes only one core from a batch. Without substitution, the query cannot read
-     * a setting, which may be a secret.
+     * With a single task, a panel's query takes at most one core from a batch. With Spark's variable substitution off,
+     * the query cannot read settings, which may be secrets.
      */
     private static final Map<String, String> SETTINGS = Map.of(
             "spark.sql.shuffle.partitions", "1",

@@ -22,7 +22,7 @@ import scala.jdk.javaapi.CollectionConverters;
  * that call any method of the JVM.
  *
  * <p>The parsed statement is checked before its analysis, because EXECUTE IMMEDIATE runs during analysis. Only
- * operators that are known just to read are accepted, so that a kind of statement that is new in Spark is refused.
+ * operators that are known to read only are accepted, so that statements of later Spark versions are refused.
  */
 public final class ReadOnlyQuery {
     private static final Set<String> OPERATORS = Set.of("""
@@ -53,13 +53,13 @@ public final class ReadOnlyQuery {
         }
         List<Expression> expressions = new ArrayList<>(CollectionConverters.asJava(plan.expressions()));
         if (plan instanceof WithWindowDefinition named) {
-            // expressions() leaves out the expressions of this map.
+            // expressions() does not return the expressions in this map.
             expressions.addAll(CollectionConverters.asJava(named.windowDefinitions()).values());
         }
         Stream<String> inside = Stream.concat(
                 expressions.stream().map(ReadOnlyQuery::refusal),
                 CollectionConverters.asJava(plan.children()).stream().map(ReadOnlyQuery::refusal));
-        // The queries of WITH are not children() but innerChildren().
+        // innerChildren(), and not children(), returns the queries of WITH.
         Stream<String> inner = CollectionConverters.asJava(plan.innerChildren()).stream()
                 .map(each -> each instanceof LogicalPlan query ? refusal(query) : each.nodeName());
         return first(Stream.concat(inside, inner));

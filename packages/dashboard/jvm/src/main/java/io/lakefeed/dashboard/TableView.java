@@ -20,8 +20,8 @@ public final class TableView {
 
     /**
      * Returns JSON with a table's newest snapshots and schemas, oldest first, under the names of Iceberg's
-     * specification, and the time {@code seen-ms} when the table was loaded. Returns null for a table that {@link
-     * RecentTables} does not have.
+     * specification, and the time {@code seen-ms} when the table was loaded. Returns null if {@link RecentTables} does
+     * not have the table.
      *
      * @param summary the keys of a snapshot's summary to return
      */

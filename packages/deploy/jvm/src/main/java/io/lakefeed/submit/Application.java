@@ -60,8 +60,8 @@ public final class Application {
     /** Returns an empty folder. A driver that Spark restarts finds the folder of the killed driver and empties it. */
     private static Path newFolder(Path jar) throws IOException {
         Path here = Path.of("").toAbsolutePath();
-        // On a cluster, the worker has copied the jar into the driver's working directory, and the folder is created
-        // there.
+        // On a cluster the working directory already contains the jar, which the worker has copied; create the folder
+        // beside it.
         if (!here.equals(jar.getParent())) {
             return Files.createTempDirectory("lakefeed-");
         }
@@ -73,7 +73,7 @@ public final class Application {
     }
 
     private static int runPython(Path folder, String[] arguments) throws Exception {
-        // SPARK_HOME cannot be used, because it has the value of the machine that has submitted the application.
+        // Do not use SPARK_HOME: it has the value of the machine that has submitted the application.
         Path home = placeOf(SparkConf.class).getParent().getParent();
         String libraries;
         try (Stream<Path> found = Files.list(home.resolve("python").resolve("lib"))) {

@@ -1,6 +1,6 @@
 package io.lakefeed.elasticsearch;
 
-/** Reports why documents were not written; Python reads the kind from the text. */
+/** Reports why documents were not written. The first word of the text names the cause, which Python reads. */
 public final class BulkFailure extends RuntimeException {
     private static final long serialVersionUID = 1L;
 

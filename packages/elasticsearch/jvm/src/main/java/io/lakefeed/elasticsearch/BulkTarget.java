@@ -7,7 +7,7 @@ import java.io.Serializable;
  *
  * @param bulk the path of the index's bulk API
  * @param ledger the path of the feed's document in the ledger
- * @param fence the fence of this driver, which the ledger has until another driver takes over
+ * @param fence the fence of this driver; when another driver takes over, the ledger has a higher one
  * @param version the version of the documents to write; a document with a newer version is not changed
  * @param documents the most documents in one request
  * @param bytes the most bytes in one request, unless one document has more

@@ -54,8 +54,7 @@ final class BulkTask implements MapPartitionsFunction<Row, Long> {
         line.putObject(json == null ? "delete" : "index")
                 .put("_id", id)
                 .put("version", target.version())
-                // "external" would refuse an equal version, and a failed attempt of the task may have written
-                // the same version.
+                // "external" would refuse a document that a failed attempt of this task has already written.
                 .put("version_type", "external_gte");
         try {
             String lines = JSON.writeValueAsString(line) + "\n" + (json == null ? "" : json + "\n");

@@ -16,8 +16,8 @@ import java.util.concurrent.TimeUnit;
  * Sends actions until the cluster has acknowledged all of them, or refused one.
  *
  * <p>A bulk request can succeed in part, so only the actions that an overloaded cluster rejected are sent again. Before
- * each retry the ledger is read, because another driver may have taken over. Errors have the document's id and the
- * cluster's reason, but not the document's content.
+ * each retry, this class reads the ledger, because another driver may have taken over. Errors have the document's id
+ * and the cluster's reason, but not the document's content.
  */
 final class BulkWriter {
     /** The parameter that limits the answer to the status and error of each item. */
@@ -63,7 +63,7 @@ final class BulkWriter {
         }
     }
 
-    /** The result of a request: the actions to send again, and the reason. */
+    /** The result of a request: the actions to send again, and the reason for that. */
     private record Sent(List<Action> left, String reason) {
         static final Sent ALL = new Sent(List.of(), "");
     }
@@ -77,7 +77,8 @@ final class BulkWriter {
             answer = cluster.ask(node, target.bulk() + FILTER, body.toByteArray());
             document = answer.statusCode() == 200 ? JSON.readTree(answer.body()) : null;
         } catch (IOException away) {
-            // If only the answer was cut off, the actions are written twice, which does no harm with the same version.
+            // If only the answer was cut off, the actions are written twice: the second write has the same version and
+            // no effect.
             return new Sent(actions, described(away));
         } catch (InterruptedException killed) {
             throw interrupted(killed);
@@ -100,7 +101,7 @@ final class BulkWriter {
         return document.path("errors").asBoolean() ? sorted(actions, document.path("items")) : Sent.ALL;
     }
 
-    /** Returns the actions to send again after an answer with errors; throws if an action must not be sent again. */
+    /** Returns the actions to send again after an answer with errors; throws an error if one must not be sent again. */
     private static Sent sorted(List<Action> actions, JsonNode items) {
         if (items.size() != actions.size()) {
             return new Sent(actions, "an answer of " + items.size() + " items to " + actions.size());
@@ -108,7 +109,7 @@ final class BulkWriter {
         List<Action> again = new ArrayList<>();
         String reason = "";
         for (int index = 0; index < actions.size(); index++) {
-            // An item has the form {"index": {"status": 201}}, where the kind of the action is the only key.
+            // An item has the form {"index": {"status": 201}}: its only key is the name of the action.
             JsonNode item = items.get(index).elements().next();
             int status = item.path("status").asInt();
             // A delete of a document that does not exist has the status 404 without an error.
@@ -129,9 +130,7 @@ final class BulkWriter {
         return new Sent(again, reason);
     }
 
-    /**
-     * Checks the fence, because a driver that was cut off for a while must not overwrite a newer driver's documents.
-     */
+    /** Checks the fence: a driver that was cut off must not overwrite the documents of the driver that replaced it. */
     private void requireFence() {
         try {
             HttpResponse<byte[]> answer = cluster.ask(node, target.ledger(), null);
@@ -142,7 +141,8 @@ final class BulkWriter {
                 }
             }
         } catch (IOException away) {
-            // The failure is ignored here, because the next request with documents reports the same failure.
+            // Ignore a failed read of the ledger: the next request with documents fails in the same way, and reports
+            // it.
         } catch (InterruptedException killed) {
             throw interrupted(killed);
         }
@@ -169,7 +169,7 @@ final class BulkWriter {
         }
     }
 
-    /** Removes content of documents, in quotes or brackets, from the cluster's reason. */
+    /** Removes text in quotes or brackets from the cluster's reason, because it may be content of documents. */
     static String withoutContent(String reason) {
         return reason
                 .replaceAll("(?si)[.:]?\\s*(preview of field's value|for input string|prefix of the first immense term).*", "")

@@ -10,7 +10,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import javax.net.ssl.SSLContext;
 
 /**
- * Keeps one HTTP client for each authority. All tasks of a JVM share it, because a client has connections and threads.
+ * Has one HTTP client for each authority, which all tasks of a JVM share, because a client has connections and threads.
  */
 final class Clients {
     private static final Map<String, HttpClient> MADE = new ConcurrentHashMap<>();

@@ -21,10 +21,10 @@ import org.apache.spark.sql.Row;
  */
 public final class Cluster implements Serializable {
     private static final long serialVersionUID = 1L;
-    /** The most time for a request with its documents and the cluster's whole answer. */
+    /** The most time for a request, including its documents and the whole answer. */
     private static final Duration TIMEOUT = Duration.ofSeconds(30);
 
-    /** The most bytes of an answer, which has a few hundred bytes for each of some thousand documents. */
+    /** The most bytes of an answer: a few hundred bytes for each of some thousand documents. */
     private static final int MOST_BYTES = 64 << 20;
 
     private final String[] urls;

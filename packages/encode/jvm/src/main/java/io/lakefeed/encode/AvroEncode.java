@@ -16,7 +16,7 @@ import org.apache.spark.sql.types.StructType;
  */
 public final class AvroEncode extends StructEncode {
     private static final long serialVersionUID = 1L;
-    /** The output of each thread; it keeps room for the largest record that the thread has written. */
+    /** The output of each thread, whose buffer has room for the largest record so far. */
     private static final ThreadLocal<WireOutput> OUTPUT = ThreadLocal.withInitial(WireOutput::new);
 
     private final String schema;
@@ -31,7 +31,7 @@ public final class AvroEncode extends StructEncode {
         begin();
     }
 
-    /** Returns why rows of a type (JSON) cannot be encoded by this class; null if it can encode the rows. */
+    /** Returns why this class cannot encode rows of a type (given as JSON); null if it can. */
     public static String refusal(String schema, String type) {
         try {
             new AvroWriter(parsed(schema), (StructType) DataType.fromJson(type));

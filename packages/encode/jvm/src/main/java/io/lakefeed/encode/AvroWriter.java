@@ -20,7 +20,7 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Writes Spark's rows as Avro records, without Avro's own objects in between.
+ * Writes Spark's rows as Avro records, without creating Avro's own objects.
  *
  * <p>A writer is compiled once for a schema and a row's type. The bytes are those of {@code to_avro}, but {@code
  * to_avro} by default refuses times before 1900.
@@ -32,7 +32,7 @@ final class AvroWriter {
 
     private final Struct record;
 
-    /** Writes the value at a position of a row or an array. */
+    /** Writes one value of a row or an array, at an ordinal. */
     private interface Value {
         void write(SpecializedGetters from, int at, WireOutput out);
     }
@@ -57,7 +57,7 @@ final class AvroWriter {
     /**
      * Creates a writer of rows of one type.
      *
-     * @throws Unfit if the schema cannot hold a column
+     * @throws Unfit if a column cannot be written with the schema
      */
     AvroWriter(Schema schema, StructType type) {
         record = struct(schema, type);
@@ -90,7 +90,7 @@ final class AvroWriter {
         };
     }
 
-    /** Returns the index of null in a union of null and one type; -1 for any other schema. */
+    /** Returns null's index in a union of null and one type; -1 for any other schema. */
     private static int absent(Schema schema) {
         if (schema.getType() != Schema.Type.UNION || schema.getTypes().size() != 2) {
             return -1;

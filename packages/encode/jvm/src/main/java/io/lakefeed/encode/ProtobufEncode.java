@@ -45,18 +45,18 @@ public final class ProtobufEncode extends StructEncode {
         writer = new ProtobufWriter(found, type);
     }
 
-    /** Returns Confluent's header: a zero byte, the schema's id, and the message indexes. */
+    /** Returns Confluent's header: a zero byte, the schema's id, and the message's indexes. */
     private static byte[] header(int schemaId, byte[] indexes) {
         return ByteBuffer.allocate(5 + indexes.length).put((byte) 0).putInt(schemaId).put(indexes).array();
     }
 
-    /** Returns a message's indexes in a schema, as they follow the schema's id; the message null is the first one. */
+    /** Returns a message's indexes in its schema, which follow the schema's id; null stands for the first message. */
     public static byte[] indexes(String schema, List<String> references, String message) {
         ProtoTypes types = ProtobufSchemas.types(schema, references);
         return indexes(types.indexes(types.message(message)));
     }
 
-    /** Returns message indexes; a single 0 is short for the first message. */
+    /** Returns the bytes of a message's indexes; a single 0 is short for the first message. */
     private static byte[] indexes(List<Integer> indexes) {
         WireOutput out = new WireOutput();
         if (indexes.equals(List.of(0))) {

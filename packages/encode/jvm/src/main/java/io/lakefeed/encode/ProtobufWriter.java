@@ -30,7 +30,7 @@ import org.apache.spark.unsafe.types.UTF8String;
  * a message type and a row's type; columns and fields match by name.
  */
 final class ProtobufWriter {
-    /** Python recognises the error of a row with a null by this prefix. */
+    /** The error of a row with a null begins with this text, by which Python recognises it. */
     static final String NULL_MARK = "lakefeed: null where the schema allows none: field ";
 
     private static final String TIMESTAMP = "google.protobuf.Timestamp";
@@ -152,7 +152,7 @@ final class ProtobufWriter {
         };
     }
 
-    /** Returns the writer of a map's keys, which are text in rows; it checks texts of numbers and booleans. */
+    /** Returns the writer of a map's keys. In rows, keys are text; the writer checks texts of numbers and booleans. */
     private static Value keys(Field map, Field key, DataType type) {
         Value value = value(key, type);
         return (of, out) -> {

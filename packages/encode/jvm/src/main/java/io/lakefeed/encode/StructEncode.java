@@ -4,7 +4,7 @@ import io.lakefeed.SqlFunction;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
-/** The common part of {@code encode(struct)} for all formats. */
+/** The parts of {@code encode(struct)} that all formats share. */
 public abstract class StructEncode extends SqlFunction<byte[]> {
     private static final long serialVersionUID = 1L;
 

@@ -7,8 +7,8 @@ import org.apache.spark.internal.io.FileCommitProtocol;
 import org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol;
 
 /**
- * Commits the files of a batch job as Spark does, unless the {@link Outcomes} of its records refuse the commit. Set it
- * as {@code spark.sql.sources.commitProtocolClass}. The option {@value FeedLedger#COMMIT_ID} of the write names the
+ * Commits the files of a batch job as Spark does, unless the {@link Outcomes} of the job's records forbid it. Set it as
+ * {@code spark.sql.sources.commitProtocolClass}. The write's option {@value FeedLedger#COMMIT_ID} is the id of the
  * outcomes.
  */
 public final class CheckedExport extends SQLHadoopMapReduceCommitProtocol {

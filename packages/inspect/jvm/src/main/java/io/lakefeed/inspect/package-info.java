@@ -1,2 +1,2 @@
-/** Writes the rows of one read into files, which appear only if the counts of their records allow it. */
+/** Writes the rows of one read into files. The files become visible only if the read has counted all its records. */
 package io.lakefeed.inspect;

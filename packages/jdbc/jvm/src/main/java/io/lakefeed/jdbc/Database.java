@@ -55,7 +55,7 @@ public final class Database implements Serializable {
         Properties login = new Properties();
         login.putAll(properties);
         try {
-            // The driver is loaded by its name, because DriverManager does not find drivers in Spark's class loader.
+            // Load the driver by its name, because DriverManager does not find drivers in Spark's class loader.
             Driver loaded = (Driver) Class.forName(driver, true, Thread.currentThread().getContextClassLoader())
                     .getDeclaredConstructor()
                     .newInstance();
@@ -86,11 +86,11 @@ public final class Database implements Serializable {
     /**
      * Writes rows into a table, each task in its own transaction.
      *
-     * @param rows the rows, whose columns are the first parameters of the statement; timestamps are {@code java.time}
+     * @param rows the rows, whose columns are the first parameters of {@code insert}; timestamps are {@code java.time}
      *     values
      * @param insert a statement whose last parameter is the id of the task's attempt
      * @param zoned whether timestamps are stored with a zone; otherwise they are written in UTC, without a zone
-     * @return {@code attempt:rows} of the attempts whose rows count; the table can also have rows of failed attempts
+     * @return {@code attempt:rows} of the successful attempts; the table can also have rows of failed attempts
      */
     public List<String> stage(Dataset<Row> rows, String insert, boolean zoned) {
         return rows.mapPartitions(new StagedRows(this, insert, zoned), Encoders.STRING()).collectAsList();

@@ -16,8 +16,8 @@ import org.apache.spark.sql.Row;
 /**
  * Writes one task's rows into the staging table, in one transaction.
  *
- * <p>Each row has the id of the task's attempt. If the answer to a commit is lost, the task runs again, so that the
- * staging table has the rows twice, and only the driver knows which attempt counts.
+ * <p>Each row has the id of the task's attempt: if the answer to a commit is lost, the task runs again, and the staging
+ * table has its rows twice. The driver knows which attempt counts.
  */
 final class StagedRows implements MapPartitionsFunction<Row, String> {
     private static final long serialVersionUID = 1L;
@@ -36,7 +36,7 @@ final class StagedRows implements MapPartitionsFunction<Row, String> {
     @Override
     public Iterator<String> call(Iterator<Row> rows) {
         long attempt = TaskContext.get().taskAttemptId();
-        // A task without rows opens no connection; a small batch has many such tasks.
+        // A task without rows opens no connection; many tasks of a small batch have no rows.
         if (!rows.hasNext()) {
             return List.<String>of().iterator();
         }

@@ -6,8 +6,8 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * {@code batch(source)} returns the task's streaming query and batch number as {@code query/number}, for a query whose
- * plan is the same for all its batches.
+ * {@code batch(source)} returns {@code query/number}: the streaming query and the batch number that a task belongs to.
+ * So one plan can serve all batches of a query.
  *
  * <p>The argument is not used. Without an argument, Spark would call the function on the driver, where there is no
  * task.

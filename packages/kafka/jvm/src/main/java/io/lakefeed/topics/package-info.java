@@ -1,2 +1,2 @@
-/** Writes rows as records of a topic, whose headers identify copies. */
+/** Provides an SQL function that names a row's batch, so that readers of a topic can identify copies. */
 package io.lakefeed.topics;

@@ -10,7 +10,7 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.function.Consumer;
 
-/** Runs a task for several shards at the same time, because reading a shard is mostly waiting for Kinesis. */
+/** Runs a task for several shards concurrently, because reading a shard is mostly waiting for Kinesis. */
 final class AtOnce implements AutoCloseable {
     private static final int THREADS = 8;
 

@@ -11,7 +11,7 @@ import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager;
 
 /**
- * Stores, in the query's checkpoint, the position where a query begins. Spark's log has only the ends of batches, but a
+ * Stores, in the checkpoint, the position at which a query begins. Spark's log has only the ends of batches, but a
  * retry of the first batch must begin at the same position.
  */
 final class Beginning {

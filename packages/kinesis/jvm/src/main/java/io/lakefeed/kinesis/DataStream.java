@@ -50,14 +50,14 @@ final class DataStream {
      */
     record Shard(int number, boolean open, List<Integer> parents) {}
 
-    /** The id of a stream and how long it keeps its records. */
+    /** The id of a stream, and how long the stream keeps its records. */
     record Summary(String id, long retentionMs) {}
 
     static String shardId(int number) {
         return String.format("shardId-%012d", number);
     }
 
-    /** Returns the summary. Its id is the time when the stream was created, so a recreated stream has a new id. */
+    /** Returns the summary. The stream's id is its creation time, so a recreated stream has a new id. */
     Summary summary() {
         StreamDescriptionSummary described = asked(() -> connection.client()
                 .describeStreamSummary(request -> request.streamName(connection.stream()))
@@ -132,8 +132,8 @@ final class DataStream {
             try {
                 return request.get();
             } catch (ProvisionedThroughputExceededException | LimitExceededException tooMany) {
-                // Requests can be refused without a fault of the feed, because a shard allows only five reads a second
-                // to all readers together.
+                // Requests can be refused without a fault of the feed: all readers of a shard together may read five
+                // times a second.
                 if (System.currentTimeMillis() > end) {
                     throw new StreamFailure("Kinesis throttles all requests to " + connection, tooMany);
                 }

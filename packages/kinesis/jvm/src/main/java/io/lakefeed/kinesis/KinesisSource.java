@@ -22,8 +22,8 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * Reads a stream of Kinesis with {@code spark.readStream.format("io.lakefeed.kinesis.KinesisSource")}, and with {@code
- * spark.read} if the option {@code ranges} names the records.
+ * Reads a stream of Kinesis with {@code spark.readStream.format("io.lakefeed.kinesis.KinesisSource")}, or with {@code
+ * spark.read} and the option {@code ranges}.
  *
  * <p>The columns are those of Spark's Kafka source, and {@code sequence_number}. The partition key is {@code key}, the
  * data {@code value}, the stream {@code topic} and the shard's number {@code partition}; {@code offset} counts the

@@ -20,10 +20,10 @@ import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow
 /**
  * Reads a stream of Kinesis in micro-batches of fixed ranges.
  *
- * <p>Kinesis does not report its newest sequence number. So the driver reads ahead to the end of a batch, and keeps
- * only the number of records and the last sequence number of each shard. Because Spark's offset log has both, executors
- * read the same records in each attempt. No batch without records is planned, so Spark's log does not show that a shard
- * has ended if no record came before its end.
+ * <p>Kinesis does not report its newest sequence number. So the driver reads a batch ahead, and stores each shard's
+ * number of records and last sequence number. Because Spark's offset log has both, executors read the same records in
+ * each attempt. Spark runs no batch without records, so its log does not show the end of a shard that has no new
+ * records.
  */
 final class KinesisStream implements MicroBatchStream, SupportsTriggerAvailableNow {
     private final StreamConnection connection;
@@ -109,8 +109,8 @@ final class KinesisStream implements MicroBatchStream, SupportsTriggerAvailableN
     }
 
     /**
-     * Adds the shards that can be read. A shard can be read when its parents were read to their end, so that the
-     * records of a key keep their order.
+     * Adds the shards that can be read. A shard can be read when its parents have been read to their ends, so that a
+     * key's records stay in order.
      */
     private static void addReadable(SortedMap<Integer, StreamOffset.At> known, List<DataStream.Shard> listed) {
         Set<Integer> there = listed.stream().map(DataStream.Shard::number).collect(Collectors.toSet());
@@ -129,7 +129,7 @@ final class KinesisStream implements MicroBatchStream, SupportsTriggerAvailableN
         }
     }
 
-    /** Moves the positions to the end of the batch; returns whether a further call can find more records. */
+    /** Moves the positions to the end of the next batch; returns whether a further call can find more records. */
     private boolean readAhead(SortedMap<Integer, StreamOffset.At> positions, List<DataStream.Shard> listed, long most) {
         Set<Integer> there = listed.stream().map(DataStream.Shard::number).collect(Collectors.toSet());
         List<ShardWalk> open = new ArrayList<>();
@@ -179,7 +179,7 @@ final class KinesisStream implements MicroBatchStream, SupportsTriggerAvailableN
 
     @Override
     public void commit(Offset end) {
-        // Nothing to do: the ledger and Spark's log have the position, and Kinesis does not store positions of readers.
+        // Nothing to do: the ledger and Spark's log have the positions, and Kinesis does not store readers' positions.
     }
 
     @Override

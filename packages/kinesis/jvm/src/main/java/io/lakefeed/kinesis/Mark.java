@@ -3,13 +3,13 @@ package io.lakefeed.kinesis;
 /**
  * A position in a shard, after which reading continues.
  *
- * <p>Spark's offsets and the ledger have a mark as the text {@code where[ seen:ms][ finished]}, beside the number of
+ * <p>Spark's offsets and the ledger contain a mark as the text {@code where[ seen:ms][ finished]}, beside the number of
  * records that were read.
  *
  * @param where the sequence number of the last record that was read; before the first record is read, {@code oldest} or
  *     {@code since:ms}
- * @param seen a time in ms since 1970 such that all records that arrived before were read; 0 if unknown. The time shows
- *     whether retention can have removed unread records
+ * @param seen a time in ms since 1970: all records that arrived before it were read; 0 if unknown. It shows whether
+ * retention can have removed unread records
  * @param finished whether the shard is closed and was read to its end
  */
 record Mark(String where, long seen, boolean finished) {
@@ -18,7 +18,7 @@ record Mark(String where, long seen, boolean finished) {
     private static final String SEEN = "seen:";
     private static final String FINISHED = "finished";
 
-    /** Returns the mark before all records that arrive at {@code ms} (in ms since 1970) or later. */
+    /** Returns the mark before the first record that arrives at {@code ms} (in ms since 1970) or later. */
     static Mark since(long ms) {
         return new Mark(SINCE + ms, ms, false);
     }

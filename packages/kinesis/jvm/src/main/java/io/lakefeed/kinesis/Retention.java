@@ -8,10 +8,10 @@ import java.time.Instant;
  * @param ms the milliseconds that a record is kept after its arrival
  */
 record Retention(long ms) {
-    /** The margin covers clocks that differ, and the time between a record's arrival and its sequence number. */
+    /** The margin for differences between clocks, and for the time from a record's arrival to its sequence number. */
     private static final long MARGIN_MS = 5 * 60_000L;
 
-    /** Returns whether retention can have removed a record that follows the last record that was read. */
+    /** Returns whether retention can have removed records that follow the last read record. */
     boolean hasReached(Mark mark) {
         return mark.seen() > 0 && System.currentTimeMillis() - mark.seen() > ms - MARGIN_MS;
     }

@@ -9,8 +9,8 @@ import software.amazon.awssdk.services.kinesis.model.ShardIteratorType;
 /**
  * Reads one shard in order, from a mark. Not thread safe.
  *
- * <p>The cursor begins <em>at</em> the mark's record and skips this record. If the record is missing, retention has
- * removed it, and perhaps later records, too. Kinesis itself would silently continue with the oldest existing record.
+ * <p>The cursor begins <em>at</em> the last read record, and skips it. If this record is missing, retention has removed
+ * it, and perhaps later records, too. Kinesis itself would silently continue with the oldest existing record.
  */
 final class ShardCursor {
     /** The most records that one request returns. */
@@ -74,7 +74,7 @@ final class ShardCursor {
         return new Page(records, atTip, finished);
     }
 
-    /** Returns whether the mark's record no longer exists; known after the first records or the end of the shard. */
+    /** Returns whether the last read record no longer exists; known after the first records or the shard's end. */
     boolean isMarkGone() {
         return markGone;
     }

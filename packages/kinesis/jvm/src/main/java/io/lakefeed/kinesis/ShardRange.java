@@ -18,7 +18,7 @@ import software.amazon.awssdk.services.kinesis.model.Record;
  * @param connection the connection to the stream
  * @param shard the shard's number
  * @param at the number of the first record after {@code mark}
- * @param mark the position where reading begins, as text
+ * @param mark the {@link Mark} at which reading begins, as text
  * @param from the number of the first record of the range
  * @param to the number of the first record after the range
  * @param last the sequence number of the range's last record; null if it is unknown
@@ -84,8 +84,8 @@ record ShardRange(StreamConnection connection, int shard, long at, String mark, 
         }
 
         /**
-         * Checks that the last record is the planned one. If it is, no record is missing, because the number of records
-         * is also the planned one and sequence numbers only rise.
+         * Checks that the last record is the planned one. Then no record is missing, because the number of records is
+         * the planned one, too, and sequence numbers only rise.
          */
         private void requireRightEnd() {
             if (range.last() != null && record != null && !record.sequenceNumber().equals(range.last())) {

@@ -6,7 +6,7 @@ import software.amazon.awssdk.services.kinesis.model.Record;
 /** Reads one shard ahead of the batches, on the driver, to count records and to find the last sequence number. */
 final class ShardWalk {
     /**
-     * How long a walk reads for one batch; in a long part of a shard without records, the next batch continues where it
+     * How long a walk reads for one batch. In a long stretch without records, the next batch continues where it
      * stopped.
      */
     private static final long PATIENCE_MS = 5_000;
@@ -36,7 +36,7 @@ final class ShardWalk {
         return at;
     }
 
-    /** Returns whether the walk is at {@code start}, where a batch begins, so that it can be used for the batch. */
+    /** Returns whether the walk is at {@code start}, the position at which a batch begins. */
     boolean isAt(StreamOffset.At start) {
         return start.at() == at.at() && start.mark().where().equals(at.mark().where());
     }
@@ -49,7 +49,7 @@ final class ShardWalk {
     /**
      * Advances by at most {@code most} records, or to the newest record.
      *
-     * @param until the time, in ms since 1970, after whose records to stop; null for no limit
+     * @param until a time in ms since 1970: stop after the records that arrived before it; null for no limit
      * @throws StreamFailure if records may be lost
      */
     void advance(long most, Long until) {

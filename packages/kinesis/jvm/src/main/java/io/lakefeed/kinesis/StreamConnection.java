@@ -17,8 +17,8 @@ import software.amazon.awssdk.services.kinesis.KinesisClient;
 import software.amazon.awssdk.services.kinesis.KinesisClientBuilder;
 
 /**
- * The connection to a stream. A connection contains secrets, so it reaches executors only in serialised tasks, and its
- * text does not show the secrets.
+ * The connection to a stream. A connection contains secrets, so it reaches executors only in serialised tasks, and
+ * {@code toString} does not show them.
  *
  * @param stream the stream's name
  * @param region the region that requests are signed for
@@ -35,7 +35,7 @@ record StreamConnection(String stream, String region, String endpoint, String ke
                 options.get("stream"), options.get("region"), options.get("endpoint"), name == null ? null : Secrets.get(name));
     }
 
-    /** Returns the client, of which a JVM has one for each connection. */
+    /** Returns the client: a JVM has one client for each connection. */
     KinesisClient client() {
         return CLIENTS.computeIfAbsent(this, StreamConnection::connected);
     }
@@ -44,12 +44,12 @@ record StreamConnection(String stream, String region, String endpoint, String ke
         KinesisClientBuilder builder = KinesisClient.builder()
                 .region(Region.of(region))
                 .httpClientBuilder(ApacheHttpClient.builder().connectionTimeout(Duration.ofSeconds(5)))
-                // Limits the whole request, because a socket's timeout would apply to each read from the socket.
+                // Limit the whole request: a socket's timeout would apply to each read from the socket.
                 .overrideConfiguration(call ->
                         call.apiCallAttemptTimeout(Duration.ofMinutes(1)).apiCallTimeout(Duration.ofMinutes(4)));
         if (endpoint != null) {
-            // CBOR is switched off for the JVM, because services other than AWS with Kinesis's API know only JSON. No
-            // other client of this JVM uses CBOR.
+            // Switch CBOR off in this JVM: other services with Kinesis's API know only JSON. No other client of this
+            // JVM uses CBOR.
             System.setProperty(SdkSystemSetting.CBOR_ENABLED.property(), "false");
             builder.endpointOverride(URI.create(endpoint));
         }

@@ -16,7 +16,8 @@ public final class StreamState {
 
     /**
      * Returns the stream's id, and for each shard the records of the shard that a feed has lost, as JSON: {@code {"id":
-     * "…", "shards": {"0": null, "1": "what is lost"}}}. A shard that was read to its end counts as existing.
+     * "…", "shards": {"0": null, "1": "what is lost"}}}. A shard that was read to its end counts as existing, even if
+     * Kinesis no longer lists it.
      *
      * @param offset the feed's positions in the form of {@link StreamOffset}; null for a feed without positions
      */

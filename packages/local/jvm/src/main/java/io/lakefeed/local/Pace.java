@@ -7,10 +7,10 @@ import org.apache.spark.TaskContext;
 import org.apache.spark.sql.types.DataTypes;
 
 /**
- * {@code pace(bytes)} returns the bytes, and delays the tasks of this JVM so that all of them together keep to a rate.
+ * {@code pace(bytes)} returns the bytes, and delays the tasks of this JVM so that together they do not exceed a rate.
  *
- * <p>A task takes a lock only once for all rows of a slot of {@value #SLOT_MILLIS} ms. No burst follows a pause,
- * because unused time is lost. The rate is that of each executor, not of the application. A killed task stops waiting.
+ * <p>A task takes a lock only once for all rows in a slot of {@value #SLOT_MILLIS} ms. No burst follows a pause,
+ * because unused time is lost. The rate applies to each executor, not to the application. A killed task stops waiting.
  */
 public final class Pace extends SqlFunction<byte[]> {
     private static final long serialVersionUID = 1L;

@@ -119,7 +119,7 @@ public final class RecordView {
     }
 
     /**
-     * Shows records, each in a line of JSON with {@code value}, {@code key}, {@code schema_id} and {@code error}. The
+     * Returns records, each as a line of JSON with {@code value}, {@code key}, {@code schema_id} and {@code error}. The
      * line of a record that does not meet the condition is empty.
      *
      * @param records the records, one after the other, each as topic, partition (int), offset (long), time in
@@ -184,7 +184,7 @@ public final class RecordView {
         return new GenericInternalRow(new Object[] {selected, keyValue, schemaId, error});
     }
 
-    /** Returns the columns for expressions; stores in {@link #shown} those of {@link #POSITION} and the key. */
+    /** Returns the columns for expressions; puts the columns of {@link #POSITION} and the key into {@link #shown}. */
     private StructType input() {
         Set<String> taken = new LinkedHashSet<>();
         for (String name : valueType.fieldNames()) {
@@ -210,7 +210,7 @@ public final class RecordView {
         return all;
     }
 
-    /** Returns the type in which the key is shown: text and numbers are no record with one field. */
+    /** Returns the type that the key is shown in: a text or number is shown itself, not as a record with one field. */
     private DataType keyDataType() {
         return hasSingleKey() ? keyType.apply(0).dataType() : keyType;
     }

@@ -16,16 +16,16 @@ import org.apache.iceberg.exceptions.CommitStateUnknownException;
  * A lease that lets only one upkeep job work on a table: a table property names the job that owns the lease, and the
  * lease's end.
  *
- * <p>The property is set in the same metadata in which the lease was checked. {@code updateProperties} would set the
- * property after a conflict without a new check. If the catalog does not guard properties, the commit also adds an
- * empty snapshot, so that one of two jobs that take the lease together gets a conflict. The lease only saves duplicate
- * work; the checks of the commits protect the table.
+ * <p>The commit that sets the property is based on the metadata in which the lease was free. {@code updateProperties}
+ * would set the property after a conflict without a new check. Some catalogs detect no conflict of properties; for them
+ * the commit also adds an empty snapshot, so that of two concurrent jobs one gets a conflict. The lease only saves
+ * duplicate work; the checks of the commits protect the table.
  */
 public final class Lease {
     /** Name of the property; its value is {@code <owner> <milliseconds since 1970>}. */
     public static final String PROPERTY = "lakefeed.upkeep.lease";
 
-    /** Key in the summary of an empty snapshot; the value is the job that took the lease with the snapshot. */
+    /** Key in the summary of such an empty snapshot; the value is the job that took the lease. */
     static final String TAKEN = "lakefeed.upkeep.lease-taken";
 
     private static final int TRIES = 50;
@@ -45,18 +45,18 @@ public final class Lease {
         for (int attempt = 1; ; attempt++) {
             TableMetadata base = operations.refresh();
             String held = held(base, now);
-            // An empty snapshot is needed only to take a free lease. No other job takes a lease that this job still
-            // has, so extending it needs none.
+            // Extending the lease needs no empty snapshot, because no other job can take it meanwhile.
             Snapshot mark = null;
             if (!guarded && held == null) {
                 mark = table.newFastAppend().set(TAKEN, who).apply();
-                // apply() may have read newer metadata, whose current snapshot is the parent of the new snapshot.
+                // apply() may have read newer metadata: the parent of the new snapshot is the current snapshot of that
+                // metadata.
                 base = operations.current();
                 held = held(base, now);
             }
             if (held != null && !isOf(who, held)) {
                 if (mark != null) {
-                    // The new snapshot is not committed, so the manifest list that apply() has written is deleted.
+                    // The new snapshot is not committed: delete the manifest list that apply() has written for it.
                     table.io().deleteFile(mark.manifestListLocation());
                 }
                 return held;
@@ -70,8 +70,8 @@ public final class Lease {
                 operations.commit(base, changed.build());
                 return null;
             } catch (CommitFailedException | CommitStateUnknownException conflict) {
-                // The commit may have succeeded without an answer, so the manifest list is not deleted; at worst it is
-                // an orphan file.
+                // The commit may have succeeded without an answer: do not delete the manifest list. At worst it is an
+                // orphan file.
                 backOff(attempt, conflict);
             }
         }

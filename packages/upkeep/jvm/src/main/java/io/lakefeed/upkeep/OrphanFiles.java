@@ -22,8 +22,8 @@ import org.apache.spark.sql.types.StructType;
  * Runs Iceberg's {@code DeleteOrphanFiles} with its own list of files.
  *
  * <p>Iceberg would list everything below the table's location, and so delete a checkpoint or another table that lies
- * below it. This class lists only files in {@code data/} and {@code metadata/} with Iceberg's endings, with their sizes
- * and a thousand in each request.
+ * below it. This class lists only {@code data/} and {@code metadata/}, and files with Iceberg's endings. One request
+ * lists a thousand files with their sizes.
  */
 public final class OrphanFiles {
     private static final Pattern OURS = Pattern.compile(
@@ -55,14 +55,13 @@ public final class OrphanFiles {
         if (listed.isEmpty()) {
             return new long[] {0, 0};
         }
-        // The table is refreshed after the listing, so that it also refers to listed files that were committed
-        // meanwhile.
+        // Refresh the table after the listing: it then refers to listed files that were committed meanwhile.
         table.refresh();
         DeleteOrphanFilesSparkAction action = SparkActions.get(spark)
                 .deleteOrphanFiles(table)
                 .compareToFileList(spark.createDataFrame(listed, FILES))
-                // No filter is needed, because all listed files are below the table's location, even if their paths
-                // spell it differently.
+                // Iceberg needs no filter by prefix: all listed files are below the table's location, however their
+                // paths are written.
                 .location(null)
                 .olderThan(olderThan);
         DeleteOrphanFiles.Result result = (delete ? action : action.deleteWith(location -> {})).execute();
@@ -83,7 +82,7 @@ public final class OrphanFiles {
         try {
             return files.listPrefix(folder);
         } catch (RuntimeException missing) {
-            // On a file system that has folders, unlike S3, the folder may not exist yet.
+            // On a file system with folders, which S3 does not have, the folder may not exist yet.
             if (missing.getCause() instanceof java.io.FileNotFoundException) {
                 return List.of();
             }
