@@ -43,7 +43,7 @@ class Case:
         return list(try_commits(PipelineConfig.model_validate(blocks), self.opened))
 
     def left(self) -> list[tuple[str, ...]]:
-        """Return the namespaces that exist, and the files but those of the catalog."""
+        """Return the namespaces of the catalog, and the files in its store that do not belong to the catalog itself."""
         with open_catalog("c", connections=self.opened) as catalog:
             names = [each for each in catalog.list_namespaces() if each != ("default",)]
         files = [] if self.folder is None else [each for each in self.folder.rglob("*") if each.is_file()]
@@ -52,7 +52,7 @@ class Case:
 
 @pytest.fixture(scope="module")
 def deviating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Deviation], Case]]:
-    """Return a function that makes a REST catalog deviate, and returns it."""
+    """Return a function that makes a REST catalog deviate from the protocol in the given way."""
     folder = tmp_path_factory.mktemp("rest")
     with rest_catalog(warehouse=f"file://{folder}") as server:
 
@@ -91,9 +91,9 @@ def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Case]:
             yield Case(Catalog(type="hive", uri=server.uri, warehouse=place), folder=tmp_path)
 
 
-def test_a_catalog_that_guards_commits_passes_and_keeps_nothing_of_the_scratch_table(case: Case) -> None:
+def test_a_catalog_with_safe_commits_passes_the_check_and_the_scratch_table_is_removed(case: Case) -> None:
     assert [str(each) for each in case.problems()] == []
-    # The namespace of a table that a record decides is not known before the run.
+    # If records decide the table, its namespace is not known before the run.
     assert [str(each) for each in case.problems("c.{topic}.t")] == []
     assert case.left() == []
 
@@ -129,19 +129,19 @@ def compare(found: list[Problem], expected: list[str]) -> None:
 
 
 @pytest.mark.parametrize("name", DEVIATIONS)
-def test_the_check_says_what_a_catalog_does_not_promise(deviating: Callable[[Deviation], Case], name: str) -> None:
+def test_the_check_names_the_guarantee_that_a_catalog_lacks(deviating: Callable[[Deviation], Case], name: str) -> None:
     deviation, expected = DEVIATIONS[name]
     case = deviating(deviation)
     compare(case.problems(), expected)
     assert case.left() == []
 
 
-def test_a_glue_that_ignores_versions_is_refused(stack: Endpoints) -> None:
+def test_the_check_refuses_a_glue_server_that_ignores_versions(stack: Endpoints) -> None:
     with glue_catalog(guards=False) as endpoint:
         compare(glue(stack, endpoint).problems(), [FIRST, BOTH])
 
 
-def test_a_scratch_table_that_cannot_be_dropped_is_named(deviating: Callable[[Deviation], Case]) -> None:
+def test_the_check_names_a_scratch_table_that_it_cannot_drop(deviating: Callable[[Deviation], Case]) -> None:
     found = deviating(deviations.no_drop).problems()
     compare(found, ["warning: the scratch table of this check is still there: ForbiddenException"])
     table = str(found[0].hint).split()[2]

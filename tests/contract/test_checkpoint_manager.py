@@ -28,7 +28,7 @@ def log(spark: SparkSession, root: str) -> Checkpoint:
     return Checkpoint.at(f"{root}/offsets", spark=spark)
 
 
-def test_writing_a_new_entry_makes_one_put_and_no_other_request(spark: SparkSession, log: Checkpoint) -> None:
+def test_the_write_of_a_new_entry_makes_one_put_and_no_other_request(spark: SparkSession, log: Checkpoint) -> None:
     log.exists()
     with counting(spark) as counted:
         for batch in range(5):
@@ -37,7 +37,7 @@ def test_writing_a_new_entry_makes_one_put_and_no_other_request(spark: SparkSess
     assert counted.requests == {"PutObject": 5}
 
 
-def test_entries_that_were_written_are_read_and_listed_without_requests(spark: SparkSession, log: Checkpoint) -> None:
+def test_written_entries_are_read_and_listed_without_requests(spark: SparkSession, log: Checkpoint) -> None:
     assert not log.exists()
     log.java.mkdirs(log.path())
     assert log.exists()
@@ -57,7 +57,7 @@ def test_entries_that_were_written_are_read_and_listed_without_requests(spark: S
     assert counted.requests == {}
 
 
-def test_a_restart_makes_one_list_and_one_get_for_each_entry_that_it_reads(
+def test_a_restart_makes_one_list_request_and_one_get_for_each_entry_that_is_read(
     spark: SparkSession, log: Checkpoint
 ) -> None:
     for batch in range(3):
@@ -71,7 +71,9 @@ def test_a_restart_makes_one_list_and_one_get_for_each_entry_that_it_reads(
     assert counted.requests == {"ListObjectsV2": 1, "GetObject": 1}
 
 
-def test_the_second_writer_of_an_entry_gets_hadoops_exception(spark: SparkSession, log: Checkpoint) -> None:
+def test_the_second_writer_of_an_entry_gets_hadoops_file_already_exists_exception(
+    spark: SparkSession, log: Checkpoint
+) -> None:
     other = Checkpoint.at(log.root, spark=spark)
     assert not other.exists("0")
     log.write("0", b"first")
@@ -82,7 +84,7 @@ def test_the_second_writer_of_an_entry_gets_hadoops_exception(spark: SparkSessio
     assert log.read("0") == other.read("0") == b"first"
 
 
-def test_closing_a_refused_entry_again_fails_again(spark: SparkSession, log: Checkpoint) -> None:
+def test_a_second_close_of_a_refused_entry_also_fails(spark: SparkSession, log: Checkpoint) -> None:
     log.write("0", b"first")
     stream = Checkpoint.at(log.root, spark=spark).begin("0", b"second")
     for _ in range(2):
@@ -189,7 +191,8 @@ def test_deletes_of_expired_entries_are_sent_in_one_request(
     with counting(spark) as counted:
         log.flush()
     expected = {"DeleteObjects": 1} | ({"ListObjectVersions": 1} if bucket.versioned else {})
-    assert counted.requests.pop("GetBucketVersioning", 1) == 1  # Only the first delete in a bucket needs this request.
+    # Only the first delete in a bucket asks whether the bucket is versioned.
+    assert counted.requests.pop("GetBucketVersioning", 1) == 1
     assert counted.requests == expected
     assert nothing_but(bucket, log, ["6", "7"])
 
@@ -224,7 +227,9 @@ def test_a_rewritten_file_survives_its_pending_delete(bucket: Bucket, spark: Spa
     ]
 
 
-def test_deleting_an_entry_does_not_reveal_an_older_version(bucket: Bucket, spark: SparkSession, root: str) -> None:
+def test_the_delete_of_an_entry_does_not_reveal_an_older_version(
+    bucket: Bucket, spark: SparkSession, root: str
+) -> None:
     state = Checkpoint.at(f"{root}/state/0/0", spark=spark)
     for attempt in range(3):
         state.write("1.delta", f"attempt {attempt}".encode(), overwrite=True)
@@ -248,7 +253,7 @@ def test_a_directory_is_deleted_with_its_content(bucket: Bucket, spark: SparkSes
 
 
 def nothing_but(bucket: Bucket, checkpoint: Checkpoint, names: list[str]) -> bool:
-    """Return whether the log has only these entries, each with one version, and no delete marker."""
+    """Return whether the log has only these entries, one version of each, and no delete marker."""
     prefix = checkpoint.root.removeprefix(bucket.url() + "/") + "/"
     expected = [prefix + name for name in names]
     assert bucket.keys(prefix) == expected
@@ -281,7 +286,7 @@ def test_the_probe_runs_once_per_bucket_and_leaves_no_object(
         assert fresh.versions() == ([], [])
 
 
-def test_a_start_lists_the_checkpoint_once(spark: SparkSession, root: str) -> None:
+def test_a_start_lists_the_checkpoint_only_once(spark: SparkSession, root: str) -> None:
     location = Checkpoint.at(root, spark=spark)
     location.java.createCheckpointDirectory()
     with counting(spark) as counted:
@@ -309,7 +314,7 @@ def test_a_start_lists_the_checkpoint_once(spark: SparkSession, root: str) -> No
     assert counted.requests == {"ListObjectsV2": 1, "GetObject": 1}
 
 
-def test_the_listing_of_a_start_is_used_until_the_first_offsets_entry(
+def test_the_listing_at_the_start_is_used_until_the_first_offsets_entry_is_written(
     bucket: Bucket, spark: SparkSession, root: str
 ) -> None:
     location = Checkpoint.at(root, spark=spark)
@@ -322,7 +327,9 @@ def test_the_listing_of_a_start_is_used_until_the_first_offsets_entry(
     assert location.exists("state/0/0/1.delta")
 
 
-def test_a_driver_with_an_outdated_listing_is_refused(spark: SparkSession, bucket: Bucket, root: str) -> None:
+def test_a_driver_with_an_outdated_listing_cannot_write_an_existing_entry(
+    spark: SparkSession, bucket: Bucket, root: str
+) -> None:
     location = Checkpoint.at(root, spark=spark)
     location.java.createCheckpointDirectory()
     late = Checkpoint.at(f"{root}/offsets", spark=spark)
@@ -334,7 +341,9 @@ def test_a_driver_with_an_outdated_listing_is_refused(spark: SparkSession, bucke
     assert late.read("0") == b"the other driver's"
 
 
-def test_foreign_files_are_listed_and_not_changed(bucket: Bucket, spark: SparkSession, log: Checkpoint) -> None:
+def test_files_of_other_programs_are_listed_and_not_changed(
+    bucket: Bucket, spark: SparkSession, log: Checkpoint
+) -> None:
     prefix = log.root.removeprefix(bucket.url() + "/")
     bucket.put(f"{prefix}/README.txt", b"not ours")
     bucket.put(f"{prefix}/0", b"theirs")

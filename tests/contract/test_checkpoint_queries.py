@@ -70,7 +70,7 @@ def writing(frame: DataFrame, checkpoint: str, table: str | None = None) -> Call
 
 
 def run_until(start: Callable[[], StreamingQuery], batch: int) -> None:
-    """Run a query until it has finished this batch; then stop the query at some point of a later batch."""
+    """Run a query until it has finished this batch, and stop the query during a later batch."""
     query = start()
     deadline = time.monotonic() + PATIENCE
     try:
@@ -102,8 +102,8 @@ def test_a_parquet_query_with_compaction_and_purging_loses_no_row_over_many_rest
     Checkpoint.at(place.checkpoint, spark=spark).flush()
     assert place.count("checkpoint", "offsets") <= 12
     assert place.count("checkpoint", "commits") <= 12
-    # Spark deletes compacted entries after cleanupDelay, so there may be entries of the last second's batches and of
-    # two compaction intervals.
+    # Spark deletes compacted entries only after cleanupDelay: entries of the last second and of two compaction
+    # intervals may remain.
     assert place.count("table", "_spark_metadata") <= 40
     if place.bucket.versioned:
         for folder in ("checkpoint", "table/_spark_metadata"):
@@ -113,7 +113,7 @@ def test_a_parquet_query_with_compaction_and_purging_loses_no_row_over_many_rest
 
 
 @pytest.mark.parametrize("provider", ["HDFSBackedStateStoreProvider", "RocksDBStateStoreProvider"])
-def test_state_survives_restarts(spark: SparkSession, place: Place, provider: str) -> None:
+def test_a_query_keeps_its_state_over_restarts(spark: SparkSession, place: Place, provider: str) -> None:
     package = "org.apache.spark.sql.execution.streaming.state"
     unique = numbers(spark).selectExpr(f"value div {2 * ROWS} as value").dropDuplicates(["value"])
     start = writing(unique, place.checkpoint, place.table)
@@ -127,7 +127,7 @@ def test_state_survives_restarts(spark: SparkSession, place: Place, provider: st
         for batch in (4, 9, 15, 22):
             run_until(start, batch)
         rows = sorted(row.value for row in spark.read.parquet(place.table).collect())
-    # The source gives each number in two batches: without state, each row would land twice.
+    # The source repeats each number in the next batch: a query that lost its state would land the number twice.
     assert rows == list(range(len(rows)))
     assert len(rows) >= 11
     assert place.count("checkpoint", "state") > 0

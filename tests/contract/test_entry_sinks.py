@@ -1,4 +1,4 @@
-"""The sink of another package passes lakefeed's contract suite for sinks; the suite fails for broken sinks."""
+"""A third-party sink passes lakefeed's contract suite for sinks, and broken variants of the sink fail it."""
 
 import sqlite3
 import sys
@@ -34,21 +34,21 @@ class TestSqliteArchive(SinkContract):
 
 
 def without_a_key(own: Any, rows: Any, batch: Batch) -> None:
-    """Store the rows and the entry in one transaction, even if an entry with the batch's number exists."""
+    """Store the rows and the ledger's entry in one transaction, without a unique key on the batch number."""
     with own._transaction() as database:
         store(own, database, rows)
         database.execute("INSERT INTO lakefeed VALUES (?, ?, ?)", (batch.feed, batch.number, batch.entry))
 
 
 def that_looks_first(own: Any, rows: Any, batch: Batch) -> None:
-    """Look the batch number up before the write, instead of letting a unique key refuse a second entry."""
+    """Check the batch number with a query before the write, instead of by a unique key."""
     if len(own.entries()) >= batch.number:
         raise ValueError("the number is taken")
     without_a_key(own, rows, batch)
 
 
 def in_two_transactions(own: Any, rows: Any, batch: Batch) -> None:
-    """Store the rows in one transaction and the entry in a second one, after looking the batch number up."""
+    """Check the batch number, then store the rows in one transaction and the ledger's entry in another."""
     if len(own.entries()) >= batch.number:
         raise ValueError("the number is taken")
     with own._transaction() as database:

@@ -151,7 +151,7 @@ def test_an_invalid_value_is_an_error(spark: SparkSession, case: Case) -> None:
     found = dict(zip(wrong, results(decoded(records(spark, list(wrong.values())), case.spec)), strict=True))
     assert (found["empty"].error is None) == case.takes_empty
     for name in ("truncated", "garbage", "left over"):
-        # Truncation is no error for these formats: a truncated text is still a text, and a truncated line still a line.
+        # These formats cannot notice that a value was truncated: half a text is a text, half a line is a line.
         if case.takes_any or (name == "truncated" and isinstance(case.spec, String | JavaFormat)):
             assert found[name].error is None
         else:
@@ -187,7 +187,7 @@ def test_a_valid_header_is_read_and_a_wrong_header_is_an_error(
     assert f"schema id {foreign} is {other}, not" in kind.error
 
 
-def test_keys_are_decoded_as_values(spark: SparkSession, case: Case) -> None:
+def test_keys_are_decoded_like_values(spark: SparkSession, case: Case) -> None:
     keys = {0: case.good, 1: None, 2: b"" if not case.takes_empty else b"\xff\xfe"}
     made = spark.createDataFrame(
         [("t", 0, at, bytearray(key) if key is not None else None, bytearray(b"v")) for at, key in keys.items()],

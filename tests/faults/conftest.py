@@ -23,7 +23,7 @@ def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield running
 
 
-# The scope is module, not package, because other modules need a session of another kind, and a process has only one.
+# The scope is a module, because other modules of the package need another session, and a process has only one.
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with checkpoint_session(tmp_path_factory.mktemp("spark")) as running:
@@ -38,7 +38,7 @@ def proxy(store: Store) -> Iterator[FaultProxy]:
 
 @pytest.fixture
 def bucket(store: Store, proxy: FaultProxy, spark: SparkSession) -> Iterator[Bucket]:
-    """Yield a bucket that Spark reaches through the proxy, and the test directly.
+    """Yield a bucket behind the proxy; the test itself can reach the bucket directly.
 
     After each test the meter must have counted all attempts that the proxy received, answered or not.
     """
@@ -50,7 +50,7 @@ def bucket(store: Store, proxy: FaultProxy, spark: SparkSession) -> Iterator[Buc
 
 @pytest.fixture
 def log(spark: SparkSession, bucket: Bucket) -> Checkpoint:
-    """Return a checkpoint manager that has probed the store, for a log with three entries."""
+    """Return a checkpoint manager for a log with three entries; it has already probed the store."""
     Checkpoint.at(bucket.url("c"), spark=spark).java.createCheckpointDirectory()
     made = Checkpoint.at(bucket.url("c", "offsets"), spark=spark)
     assert not made.exists()

@@ -1,4 +1,4 @@
-"""Empty, truncated, foreign or missing entries stop the query or the reader of its output; foreign files do not."""
+"""Damaged or missing checkpoint entries stop the query or the readers of its output; foreign files do not."""
 
 import uuid
 from pathlib import Path
@@ -37,7 +37,8 @@ def test_a_damaged_entry_stops_the_query(spark: SparkSession, bucket: Bucket, fi
     run_until(start, 2)
     done = {int(name.rpartition("/")[2]) for name in bucket.keys("c/commits/")}
     last = max(done)
-    bucket.remove(f"c/offsets/{last + 1}")  # As if the query had stopped between two batches.
+    # Remove the last commit, so that the query seems to have stopped between two batches.
+    bucket.remove(f"c/offsets/{last + 1}")
     spoil(bucket, file if file == "c/metadata" else f"{file}/{last}", damage)
     with pytest.raises((AssertionError, PySparkException, Py4JJavaError), match=STOPPED):
         run_until(start, last + 3)
@@ -64,7 +65,7 @@ def test_a_damaged_sink_log_stops_its_readers(spark: SparkSession, bucket: Bucke
 )
 @pytest.mark.parametrize(("kept", "end"), [(MEMORY, "delta"), (ROCKSDB, "changelog")], ids=["memory", "RocksDB"])
 def test_damaged_state_stops_the_query(spark: SparkSession, store: Store, kept: str, end: str, damage: str) -> None:
-    """Damage is noticed although the state's files have no checksum files beside them."""
+    """Spark notices the damage although no checksum files lie beside the state's files."""
     # Use a bucket without the proxy: Spark maintains state in the background, so the fixture's comparison of meter and
     # proxy could differ by a request.
     bucket = store.new_bucket()
@@ -86,7 +87,7 @@ def test_damaged_state_stops_the_query(spark: SparkSession, store: Store, kept: 
 
 
 def spoil(bucket: Bucket, key: str, damage: str) -> None:
-    """Damage the object of this key, as a faulty copy or a user might."""
+    """Damage the object of this key, as a faulty copy might."""
     content = bucket.request("GET", key)
     if damage == "missing":
         bucket.remove(key)
@@ -94,7 +95,7 @@ def spoil(bucket: Bucket, key: str, damage: str) -> None:
         bucket.put(key, {"empty": b"", "truncated": content[: len(content) // 2], "foreign": b"\x00PNG"}[damage])
 
 
-def test_foreign_files_in_the_checkpoint_do_not_disturb_the_query(spark: SparkSession, bucket: Bucket) -> None:
+def test_files_of_other_programs_in_the_checkpoint_do_not_stop_the_query(spark: SparkSession, bucket: Bucket) -> None:
     start = writing(numbers(spark), bucket.url("c"), bucket.url("table"))
     run_until(start, 2)
     for folder in ("c", "c/offsets", "c/commits", "table/_spark_metadata"):

@@ -1,4 +1,4 @@
-"""A failed request of any kind is retried or stops the query, and never leads to a wrong result."""
+"""The checkpoint manager retries a failed request or stops the query; the query's result is never wrong."""
 
 import random
 import threading
@@ -18,7 +18,7 @@ EVERY_OPERATION = ("PutObject", "GetObject", "HeadObject", "ListObjectsV2", "Del
 
 
 def use(log: Checkpoint, operation: str) -> None:
-    """Use the log in a way that sends a request of this operation, and check the result."""
+    """Send a request of this operation through the log, and check the result."""
     fresh = Checkpoint.at(log.root, spark=log.spark)
     if operation == "PutObject":
         log.write("3", b"batch 3")
@@ -47,9 +47,7 @@ def use(log: Checkpoint, operation: str) -> None:
 
 @pytest.mark.parametrize("kind", ["503", "reset"])
 @pytest.mark.parametrize("operation", EVERY_OPERATION)
-def test_a_request_is_retried_after_a_passing_fault(
-    log: Checkpoint, proxy: FaultProxy, operation: str, kind: Kind
-) -> None:
+def test_a_request_that_fails_once_is_retried(log: Checkpoint, proxy: FaultProxy, operation: str, kind: Kind) -> None:
     fault = proxy.spoil(kind, on(operation))
     use(log, operation)
     assert fault.done == 1
@@ -57,7 +55,7 @@ def test_a_request_is_retried_after_a_passing_fault(
 
 @pytest.mark.parametrize("kind", ["503", "reset"])
 @pytest.mark.parametrize("operation", EVERY_OPERATION)
-def test_a_fault_that_lasts_is_an_error(
+def test_a_request_that_fails_permanently_is_an_error(
     bucket: Bucket, log: Checkpoint, proxy: FaultProxy, operation: str, kind: Kind
 ) -> None:
     proxy.spoil(kind, on(operation), times=ALWAYS)
@@ -74,7 +72,7 @@ def test_a_fault_that_lasts_is_an_error(
 
 @pytest.mark.parametrize("times", [1, ALWAYS])
 @pytest.mark.parametrize("kind", ["503", "reset"])
-def test_a_failed_request_for_the_versioning_is_retried(
+def test_a_failed_request_for_the_buckets_versioning_is_retried(
     spark: SparkSession, bucket: Bucket, proxy: FaultProxy, kind: Kind, times: int
 ) -> None:
     def begin_and_delete() -> None:
@@ -117,7 +115,7 @@ def test_failed_parts_of_a_large_entry_are_retried(log: Checkpoint, proxy: Fault
 
 
 @pytest.mark.slow
-def test_a_large_entry_whose_last_reply_was_lost_counts_as_written(
+def test_a_large_entry_is_written_although_the_last_reply_is_lost(
     bucket: Bucket, log: Checkpoint, proxy: FaultProxy
 ) -> None:
     fault = proxy.spoil(
@@ -128,7 +126,7 @@ def test_a_large_entry_whose_last_reply_was_lost_counts_as_written(
     assert bucket.pending_uploads() == []
 
 
-def test_an_entry_whose_reply_was_lost_counts_as_written(
+def test_an_entry_is_written_although_the_reply_is_lost(
     spark: SparkSession, log: Checkpoint, proxy: FaultProxy
 ) -> None:
     fault = proxy.spoil("lost reply", on("PutObject"))
@@ -141,7 +139,7 @@ def test_an_entry_whose_reply_was_lost_counts_as_written(
     assert Checkpoint.at(log.root, spark=spark).read("3") == b"batch 3"
 
 
-def test_an_entry_of_another_driver_is_a_conflict_although_the_request_was_repeated(
+def test_an_entry_of_another_driver_is_a_conflict_even_in_a_repeated_request(
     spark: SparkSession, log: Checkpoint, proxy: FaultProxy
 ) -> None:
     Checkpoint.at(log.root, spark=spark).write("3", b"theirs")
@@ -151,7 +149,7 @@ def test_an_entry_of_another_driver_is_a_conflict_although_the_request_was_repea
     assert java_class(refused.value) == "org.apache.hadoop.fs.FileAlreadyExistsException"
 
 
-def test_a_write_with_unknown_outcome_is_an_error_and_the_next_listing_asks_the_store(
+def test_a_write_without_a_reply_is_an_error_and_the_next_listing_asks_the_store(
     spark: SparkSession, log: Checkpoint, proxy: FaultProxy
 ) -> None:
     proxy.spoil("lost reply", on("PutObject"))
@@ -193,7 +191,7 @@ def test_a_store_that_accepts_two_conditional_writes_of_one_key_is_refused(
         Checkpoint.at(bucket.url("c"), spark=spark).java.createCheckpointDirectory()
 
 
-def test_the_probe_is_repeated_if_the_reply_to_its_winner_was_lost(
+def test_the_probe_is_repeated_if_the_reply_to_the_successful_write_is_lost(
     spark: SparkSession, bucket: Bucket, proxy: FaultProxy
 ) -> None:
     fault = proxy.spoil("lost reply", lambda request: request.conditional)
@@ -205,7 +203,7 @@ def test_the_probe_is_repeated_if_the_reply_to_its_winner_was_lost(
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_a_query_loses_and_doubles_no_row_on_a_faulty_store(
+def test_a_query_neither_loses_nor_doubles_rows_on_a_faulty_store(
     spark: SparkSession, bucket: Bucket, proxy: FaultProxy, seed: int
 ) -> None:
     chance, lock = random.Random(seed), threading.Lock()
@@ -225,7 +223,7 @@ def test_a_query_loses_and_doubles_no_row_on_a_faulty_store(
             for _ in range(20):
                 try:
                     run_until(start, batch)
-                except Exception:  # The query may stop with any error, but not hang until the timeout.
+                except Exception:  # Any error may stop the query, but the query must not hang until the timeout.
                     stops += 1
                 except AssertionError:
                     stops += 1

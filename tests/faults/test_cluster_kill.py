@@ -1,4 +1,4 @@
-"""Each row lands once although machines of a standalone cluster are lost during a batch."""
+"""A standalone cluster loses machines during a batch, and each row still lands once."""
 
 import json
 import os
@@ -46,7 +46,7 @@ def executors(cluster: Standalone) -> dict[str, list[int]]:
     return found
 
 
-def test_each_row_lands_once_if_a_worker_is_lost_in_mid_batch(feed: Feed, cluster: Standalone) -> None:
+def test_each_row_lands_once_if_a_worker_is_lost_during_a_batch(feed: Feed, cluster: Standalone) -> None:
     rows = send_slow_rows(feed)
     marks = feed.folder / "marks"
     environment = {**feed.environment, "SPARK_AUTHENTICATE_SECRET": SECRET}
@@ -58,11 +58,12 @@ def test_each_row_lands_once_if_a_worker_is_lost_in_mid_batch(feed: Feed, cluste
     assert len(before) == 2
     cluster.kill_worker(min(before))
     assert running.process.wait(300) == 0, running.said()
-    assert marked(marks) > SLOW_ROWS  # There are more marks than rows: lost rows were computed again.
+    # Each computation of a row leaves a mark: more marks than rows show that Spark computed the lost rows again.
+    assert marked(marks) > SLOW_ROWS
     assert_each_row_once(feed, file, rows, environment)
 
 
-def test_each_row_lands_once_if_a_supervised_driver_and_then_its_machine_are_killed(
+def test_each_row_lands_once_if_a_supervised_driver_dies_and_then_its_successors_machine(
     feed: Feed, cluster: Standalone
 ) -> None:
     rows = send_slow_rows(feed)
@@ -119,7 +120,7 @@ def unless_broken(rows: DataFrame, mistake: str) -> DataFrame:
 """
 
 
-def test_a_failing_supervised_driver_waits_longer_before_each_restart(feed: Feed, cluster: Standalone) -> None:
+def test_a_supervised_driver_that_fails_waits_longer_before_each_restart(feed: Feed, cluster: Standalone) -> None:
     feed.create_topic(partitions=1)
     rows = [{"id": number, "zone": "one"} for number in range(10)]
     feed.send(feed.avro(rows))
@@ -143,7 +144,7 @@ def test_a_failing_supervised_driver_waits_longer_before_each_restart(feed: Feed
     assert marked(mistake) == 2
     time.sleep(15)
     assert marked(mistake) == 2
-    # While the driver waits, no application uses cores of the cluster.
+    # A driver that waits for its restart holds no cores of the cluster.
     assert [each["state"] for each in cluster.state()["activeapps"]] == []
     mistake.unlink()
     cluster.wait_for("all rows", lambda: len(rows_so_far(feed)) == len(rows))

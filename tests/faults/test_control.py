@@ -29,7 +29,7 @@ def dashboard(port: int) -> dict[str, Any]:
 
 
 class Shell:
-    """A second shell of the user, with other environment variables, that runs commands."""
+    """A user's second shell, with other environment variables, which runs commands."""
 
     def __init__(self, environment: dict[str, str]) -> None:
         self.environment = environment
@@ -62,8 +62,8 @@ def test_a_pause_survives_the_death_of_the_driver_and_each_row_lands_once(
         assert (progress["state"], progress["totals"]["records"]) == ("paused", 100)
         assert (progress["paused"]["reason"], progress["paused"]["by"]) == (REASON, this_user())
         assert shell.do("feed", "pause", path, status=2)["what"].startswith("the feed is already paused by ")
-    # A run with --once is refused with the reason of the pause, even on another machine, which has no file of the
-    # pause.
+    # On another machine, which does not have the file of the pause, run --once is refused with the reason of the pause,
+    # too.
     elsewhere = {**environment, "LAKEFEED_HOME": str(tmp_path / "elsewhere")}
     refused = Shell(elsewhere).do("run", path, "--once", status=1)
     assert refused["error"] == "FeedPaused"
@@ -89,7 +89,7 @@ def test_a_pause_survives_the_death_of_the_driver_and_each_row_lands_once(
 
 
 def has_batch(path: Path, environment: dict[str, str]) -> bool:
-    """Return whether a driver works on a batch; False if no driver has started yet."""
+    """Return whether a driver is writing a batch; False if no driver has started yet."""
     document = json.loads(lakefeed("status", path, "--output", "json", environment=environment, status=None).stdout)
     return bool((document.get("progress") or {}).get("running"))
 
@@ -115,9 +115,7 @@ def test_a_pause_requested_during_a_batch_survives_the_death_of_the_driver(
     assert REASON in refused["what"]
 
 
-def test_a_feed_that_does_not_run_can_be_paused_for_its_next_start(
-    feed: Feed, tmp_path: Path, environment: dict[str, str]
-) -> None:
+def test_a_feed_can_be_paused_before_its_driver_starts(feed: Feed, tmp_path: Path, environment: dict[str, str]) -> None:
     feed.create_topic(partitions=1)
     feed.send(records(10))
     path, shell = feed.write_file(decode=JSON_ROWS), Shell(environment)
@@ -136,7 +134,7 @@ def test_a_feed_that_does_not_run_can_be_paused_for_its_next_start(
     assert shell.do("run", path, "--once")["records"] == 0
 
 
-def test_a_dashboard_accepts_requests_with_a_token_from_another_machine(
+def test_a_dashboard_accepts_requests_from_another_machine_with_a_token(
     feed: Feed, tmp_path: Path, environment: dict[str, str]
 ) -> None:
     feed.create_topic(partitions=1)

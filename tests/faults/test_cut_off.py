@@ -1,4 +1,4 @@
-"""A driver that is cut off from the network, as a pod on a lost node is, commits nothing after its successor began."""
+"""A driver that lost its network, as a pod on an isolated node, commits nothing after its successor has begun."""
 
 import json
 import time
@@ -26,10 +26,10 @@ def database(postgres: PostgreSQL) -> PostgreSQL:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("seconds", "status"), [(0, 2), (1, 0)])
-def test_a_disconnected_driver_commits_nothing_after_it_was_replaced(
+def test_a_disconnected_driver_commits_nothing_after_a_successor_replaced_it(
     stack: Endpoints, feed: Feed, database: PostgreSQL, tmp_path: Path, seconds: int, status: int
 ) -> None:
-    # The catalog is on a server, so the cut may even interrupt the request of a commit.
+    # The catalog runs on a server, so that the disconnection may also interrupt the request of a commit.
     feed.catalog = "pg"
     catalog = {"uri": database.jdbc_url, "warehouse": f"{stack.warehouse}/pg", "username": database.user}
     feed.create_topic(partitions=2)

@@ -26,7 +26,7 @@ COMMAND_OF_ORDINARY_RIGHTS = (sys.executable, "-c", OF_ORDINARY_RIGHTS, *COMMAND
 
 @pytest.fixture
 def locked(tmp_path: Path) -> Path:
-    """Return a folder in which no file can be created."""
+    """Return a folder in which nobody may create a file."""
     folder = tmp_path / "locked"
     folder.mkdir(mode=0o500)
     return folder
@@ -34,7 +34,7 @@ def locked(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """Return the path of a file, which the tests configure where a folder is needed."""
+    """Return the path of a file, for settings that expect a folder."""
     path = tmp_path / "file"
     path.touch()
     return path
@@ -49,7 +49,7 @@ def on_disk(stack: Endpoints, tmp_path: Path) -> Feed:
 
 
 def refusal(feed: Feed, *options: str | Path, environment: dict[str, str] | None = None, **blocks: Any) -> str:
-    """Run the feed, which must be refused; return the printed error."""
+    """Run the feed, which lakefeed must refuse; return the printed error."""
     done = lakefeed(
         *("run", feed.write_file(**blocks), "--once", *options),
         environment={**feed.environment, **SHORT_LIVED, **(environment or {})},
@@ -82,7 +82,7 @@ def test_an_unwritable_folder_is_an_error_before_the_start(
 
 
 @pytest.mark.parametrize("kind", ["locked", "file"])
-def test_a_feed_runs_without_a_writable_home_and_warns_that_commands_do_not_find_it(
+def test_a_feed_runs_without_a_writable_home_folder_and_warns_that_commands_cannot_see_it(
     on_disk: Feed, request: pytest.FixtureRequest, kind: str
 ) -> None:
     place: Path = request.getfixturevalue(kind)

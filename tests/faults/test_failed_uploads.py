@@ -1,4 +1,4 @@
-"""If the store refuses one metadata file, the commit that needs the file does not land: other uploads do not matter."""
+"""A commit lands only if the store has accepted each of its metadata files; failures of other uploads do not matter."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def test_a_commit_does_not_land_if_one_of_its_metadata_files_is_missing(
 
     stack_proxy.heal()
     metadata = f"/{feed.name}/rows/metadata"
-    # The fault begins only after the requests in `after`, so that the first batch lands.
+    # The first `after` requests succeed, so that the first batch lands.
     fault = stack_proxy.spoil(
         "503", put(f"{metadata}/{file}$"), times=ALWAYS, after=[put("/rows/data/"), put(f"{metadata}/.*[.]json$")]
     )

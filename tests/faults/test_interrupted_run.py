@@ -1,4 +1,4 @@
-"""An interrupted or killed run of the tests leaves no process behind, whichever of its processes gets the signal."""
+"""An interrupted or killed test run leaves no process behind, whichever of its processes gets the signal."""
 
 import os
 import signal

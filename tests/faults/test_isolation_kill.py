@@ -1,4 +1,4 @@
-"""A driver dies while it isolates failing records: each record still becomes exactly one row or one dead letter."""
+"""A driver dies while it searches for failing records; each record still becomes exactly one row or dead letter."""
 
 import json
 import sys
@@ -12,13 +12,13 @@ from tests.support.faults.isolation_child import SAYS
 from tests.support.faults.landed import Landing
 from tests.support.feed import Feed
 
-# The driver dies at these attempts: on all records, on half of them, on a single record; or before the others land.
+# The driver dies while it tries all records, half of them or a single record, or before it lands the valid records.
 STEPS = ("1", "2", "7", "commit")
 POISON = {3, 17, 18, 40, 57}
 
 
 @pytest.mark.slow
-def test_a_kill_while_failing_records_are_isolated_loses_and_doubles_no_record(feed: Feed) -> None:
+def test_a_kill_during_the_search_for_failing_records_loses_and_doubles_no_record(feed: Feed) -> None:
     feed.create_topic(partitions=2)
     values = [json.dumps({"id": at, "text": "x" if at in POISON else f"{at + 1}"}).encode() for at in range(60)]
     feed.send(values[:30], partition=0)

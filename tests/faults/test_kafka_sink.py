@@ -1,4 +1,4 @@
-"""A driver is killed while it sends a batch to a topic: no record is lost, and a reader recognizes all copies."""
+"""A driver is killed while it sends a batch to a topic: no record is lost, and readers recognize repeated records."""
 
 import json
 import time
@@ -20,7 +20,7 @@ from tests.support.feed import Feed
 from tests.support.lake import spark_on
 
 COUNT = 6_000
-# With these options the producer sends almost every record in a separate request, so that there is time for the kill.
+# With these options the producer sends almost every record in a separate request, which leaves time for the kill.
 SLOW = {"kafka.linger.ms": 0, "kafka.batch.size": 1, "kafka.max.in.flight.requests.per.connection": 1}
 
 
@@ -59,7 +59,7 @@ def read(frame: DataFrame, name: str, *, folder: str) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["append", "update"])
-def test_a_reader_gets_every_record_once_after_a_kill_in_mid_batch(feed: Feed, here: SparkSession, mode: str) -> None:
+def test_a_reader_gets_every_record_once_after_a_kill_during_a_batch(feed: Feed, here: SparkSession, mode: str) -> None:
     out = f"{feed.topic}-out"
     topics = Topics(feed.stack.bootstrap_servers)
     feed.create_topic(partitions=2)
@@ -91,7 +91,7 @@ def test_a_reader_gets_every_record_once_after_a_kill_in_mid_batch(feed: Feed, h
     rows = read(frame, name, folder=f"{feed.folder}/read")
     column = "id" if mode == "append" else "pair"
     assert Counter(each[column] for each in rows) == Counter(range(expected))
-    # A pipeline with deduplicate lands the same rows, and stores with each commit which copies it has read.
+    # A pipeline with deduplicate lands the same rows; each of its commits stores which copies the feed has read.
     table = f"lake.{feed.name}.copied"
     reader = Pipeline.from_file(
         feed.write_file(
@@ -110,7 +110,7 @@ def test_a_reader_gets_every_record_once_after_a_kill_in_mid_batch(feed: Feed, h
 
 
 @pytest.mark.slow
-def test_records_sent_again_after_a_kill_in_real_time_are_recognized_as_copies(feed: Feed, here: SparkSession) -> None:
+def test_copies_that_are_sent_after_a_kill_in_real_time_are_recognized(feed: Feed, here: SparkSession) -> None:
     out, count = f"{feed.topic}-out", 1_000
     topics = Topics(feed.stack.bootstrap_servers)
     feed.create_topic(partitions=1)
@@ -124,7 +124,7 @@ def test_records_sent_again_after_a_kill_in_real_time_are_recognized_as_copies(f
     victim.kill()
     assert "at-least-once" in victim.said()
 
-    # The killed run had not stored its progress, so this run in batches sends all records again.
+    # The killed run had not stored its progress, so this run, which reads in batches, sends all records again.
     done = command("run", file, "--once", environment={**feed.environment, **SHORT_LIVED}, timeout=500)
     assert done.returncode == 0, done.stderr
     assert sum(topics.end_offsets(out).values()) == 2 * count

@@ -1,4 +1,4 @@
-"""A run is killed or asked to stop at some moment: after the next run, every row is in the table once."""
+"""A run is killed or stopped at any moment: after the next run, each row is in the table once."""
 
 import os
 import signal
@@ -12,12 +12,12 @@ from tests.support.cli import Running, lakefeed
 from tests.support.feed import Feed
 
 PIPELINE = packaged_example("taxi").main
-ROWS = 24_000  # Eight batches.
+ROWS = 24_000  # These settings give eight batches.
 
 
 @pytest.fixture(scope="module")
 def topic(stack: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return a topic with generated trips, which each test lands in a separate table."""
+    """Return a topic with generated trips; each test lands it in a separate table."""
     feed = Feed(stack, tmp_path_factory.mktemp("kill"))
     feed.create_topic(partitions=10)
     lakefeed("topics", "produce", feed.topic, "--generate", "taxi", "--rows", str(ROWS), environment=feed.environment)
@@ -38,7 +38,7 @@ def arguments(topic: str, feed: Feed) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_suspended_driver_commits_nothing_after_it_was_replaced(topic: str, feed: Feed) -> None:
+def test_a_suspended_driver_commits_nothing_after_a_successor_replaced_it(topic: str, feed: Feed) -> None:
     run_it = arguments(topic, feed)
     first = Running(run_it, feed.environment, feed.folder / "first.log")
     first.wait_until_it_says(": batch ", times=2)

@@ -13,7 +13,7 @@ from tests.support.faults.s3_fault_proxy import FaultProxy
 from tests.support.faults.workload import PARTITIONS, Workload
 from tests.support.feed import Feed
 
-# make test-full runs only these points, among them those between metadata.json and the swap in the catalog.
+# make test-full runs only these kill points; some lie between the write of metadata.json and the swap in the catalog.
 TELLING = (
     KillPoint("delta", "log entry", "after"),
     KillPoint("iceberg", "table metadata", "after"),
@@ -21,7 +21,7 @@ TELLING = (
     KillPoint("iceberg", "letters' table metadata", "before", has_checkpoint=False),
 )
 
-# These points are also tested with fast_path: off, by make test-general-path.
+# make test-general-path repeats these kill points with fast_path: off.
 GENERAL = (*TELLING, KillPoint("iceberg", "data file", "after"), KillPoint("iceberg", "commits entry", "before"))
 CASES = [
     *(pytest.param(each, "auto", id=str(each), marks=() if each in TELLING else pytest.mark.slow) for each in POINTS),
@@ -30,7 +30,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("point", "path"), CASES)
-def test_a_killed_feed_lands_each_record_once_after_a_restart(
+def test_each_record_lands_once_after_the_feed_was_killed_at_a_step(
     feed: Feed, stack_proxy: FaultProxy, successor: Driver, point: KillPoint, path: str
 ) -> None:
     feed.fast_path = feed.fast_path or path

@@ -1,4 +1,4 @@
-"""A driver on a local disk is killed when a step's file appears; after a restart, each record has landed once.
+"""A driver on a local disk is killed when a given file appears; after a restart, each record has landed once.
 
 No S3 store is configured: tables, dead letters, ledger and checkpoint are in one folder.
 """
@@ -25,19 +25,19 @@ JOURNAL = "/catalog[.]db-journal$"
 
 @pytest.fixture
 def on_disk(stack: Endpoints, tmp_path: Path) -> Feed:
-    """Return a feed with tables and checkpoint in a folder whose name has characters that URLs must escape."""
+    """Return a feed whose tables and checkpoint are in a folder with a name that URLs must escape."""
     return Feed(stack, tmp_path, disk=tmp_path / "lake of ärger")
 
 
 def begun(landing: Landing) -> str:
-    """Return a pattern of the file that shows that the batch has begun: offsets entry 1, or the first metadata file."""
+    """Return a pattern of the first file of a batch: offsets entry 1, or the first metadata file."""
     if landing.has_checkpoint:
         return f"/checkpoints/{landing.feed.name}/offsets/1$"
     return pattern_of("table metadata", landing)
 
 
 def cases() -> list[object]:
-    """Return the cases; only that of a kill inside the swap in the catalog is not slow."""
+    """Return the cases; all are slow but the kill during the swap in the catalog."""
     found: list[object] = [pytest.param("iceberg", "journal", False, id="iceberg alone: journal")]
     kinds: list[tuple[SinkKind, tuple[Place, ...], bool]] = [
         ("iceberg", ICEBERG, True),
@@ -53,7 +53,7 @@ def cases() -> list[object]:
 
 @contextmanager
 def reader_of(catalog: Path) -> Iterator[Callable[[], None]]:
-    """Yield a function that begins a read of the SQLite catalog, so that a commit waits, with its journal on disk."""
+    """Yield a function that opens a read of the SQLite catalog, so that a commit waits with its journal on disk."""
     with ExitStack() as opened:
 
         def read() -> None:
@@ -73,7 +73,7 @@ def send_first(work: Workload) -> None:
 
 
 @pytest.mark.parametrize(("sink", "place", "has_checkpoint"), cases())
-def test_a_feed_killed_at_a_file_lands_each_record_once_after_a_restart(
+def test_each_record_lands_once_after_the_feed_was_killed_when_a_file_appeared(
     on_disk: Feed, sink: SinkKind, place: Place | str, has_checkpoint: bool
 ) -> None:
     landing = Landing(on_disk, sink, has_checkpoint=has_checkpoint)

@@ -18,7 +18,7 @@ from tests.support.stores import REGION, Bucket
 
 
 @pytest.mark.parametrize("kind", ["503", "reset", "lost reply"])
-def test_an_attempt_without_a_good_answer_counts_as_a_request_and_an_error(
+def test_a_request_without_a_valid_answer_counts_as_a_request_and_an_error(
     spark: SparkSession, log: Checkpoint, bucket: Bucket, proxy: FaultProxy, kind: Kind
 ) -> None:
     before = s3_requests(spark).below([bucket.name])
@@ -29,7 +29,7 @@ def test_an_attempt_without_a_good_answer_counts_as_a_request_and_an_error(
     assert asked.errors == 1
 
 
-def test_an_attempt_that_reaches_no_server_counts_as_a_request_and_an_error(
+def test_a_request_that_reaches_no_server_counts_as_a_request_and_an_error(
     spark: SparkSession, bucket: Bucket, proxy: FaultProxy
 ) -> None:
     unreachable = replace(
@@ -44,7 +44,7 @@ def test_an_attempt_that_reaches_no_server_counts_as_a_request_and_an_error(
 
 
 @pytest.mark.parametrize("kind", ["503", "reset", "lost reply"])
-def test_failed_attempts_of_icebergs_client_are_counted(
+def test_failed_requests_of_icebergs_client_are_counted(
     spark: SparkSession, bucket: Bucket, proxy: FaultProxy, kind: Kind
 ) -> None:
     gateway: Any = spark._jvm

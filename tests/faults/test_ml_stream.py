@@ -1,4 +1,4 @@
-"""The model of ``examples/ml_stream`` learns no record twice after a kill; a running feed uses the newest version."""
+"""The model of ``examples/ml_stream`` learns each record once despite kills; a running feed uses its newest version."""
 
 import json
 import shutil
@@ -150,6 +150,6 @@ def test_a_running_feed_uses_a_new_version_of_the_model_from_the_next_batch(feed
 
 
 def learn(sales: Feed, *, price: int) -> None:
-    """Let the model learn 20 sales at `price` per square metre."""
+    """Train the model with 20 sales at `price` per square metre."""
     sales.send(encoded([{"area": area, "rooms": area % 5, "price": price * area} for area in range(40, 60)]))
     lakefeed("run", learning(sales), "--once", environment={**sales.environment, **SHORT_LIVED})

@@ -26,7 +26,7 @@ SETTINGS: dict[str, Any] = {
 
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize(("version", "has_checkpoint"), [(2, True), (3, True), (2, False)])
-def test_a_killed_feed_publishes_each_record_once_after_a_restart(
+def test_each_record_is_published_once_after_the_feed_was_killed(
     feed: Feed, stack_proxy: FaultProxy, successor: Driver, version: int, has_checkpoint: bool, moment: Moment
 ) -> None:
     landing = Landing(feed, "iceberg", has_checkpoint=has_checkpoint, settings={**SETTINGS, "format_version": version})

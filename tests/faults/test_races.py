@@ -1,4 +1,4 @@
-"""Two drivers of one feed start at the same moment, many times: together they land each record once."""
+"""Two drivers of one feed start at the same moment; together they land each record once. Repeated many times."""
 
 import random
 from collections import Counter
@@ -14,7 +14,7 @@ from tests.support.faults.workload import PARTITIONS, Workload
 from tests.support.feed import Feed
 from tests.support.shop import Shop
 
-# Errors with which a driver stops if its sink has no fence: at the checkpoint, or at Spark's log of files.
+# The errors that stop a driver whose sink has no fence: in the checkpoint, or in Spark's log of files.
 IN_USE = ("CheckpointInUse: ", "the path of feed", "is behind its checkpoint")
 BEFORE = ("nothing", "batch begun", "checkpoint lost")
 
@@ -27,7 +27,7 @@ BEFORE = ("nothing", "batch begun", "checkpoint lost")
     [("iceberg", True), ("iceberg", False), ("parquet", True)],
     ids=["table", "table without checkpoint", "files"],
 )
-def test_of_two_drivers_started_together_one_lands_each_record_once(
+def test_one_of_two_drivers_that_start_together_lands_each_record_once(
     stack: Endpoints, feed: Feed, tmp_path: Path, sink: SinkKind, has_checkpoint: bool, rounds: int
 ) -> None:
     work = Workload(feed)
@@ -68,7 +68,7 @@ def test_of_two_drivers_started_together_one_lands_each_record_once(
 def test_one_of_two_jobs_that_start_together_lands_the_records_of_all_tables(
     stack: Endpoints, tmp_path: Path, rounds: int
 ) -> None:
-    """Each table has a separate fence, so each job may at first win the fences of some tables."""
+    """Each table has a separate fence, so at first each job may take the fences of some tables."""
     environment = {**stack.as_environment(), **SHORT_LIVED}
     dice = random.Random(20180208)
     ends: Counter[int] = Counter()

@@ -45,7 +45,7 @@ def killed_and_started_again(feed: Feed, file: Path, stack_proxy: FaultProxy, po
 
 @pytest.mark.slow
 @pytest.mark.parametrize("point", POINTS, ids=str)
-def test_a_killed_feed_lands_each_window_once_after_a_restart(
+def test_each_window_lands_once_after_the_feed_was_killed(
     feed: Feed, stack_proxy: FaultProxy, point: KillPoint
 ) -> None:
     feed.create_topic(partitions=1)
@@ -95,7 +95,7 @@ def counted(rows):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("point", [POINTS[1], POINTS[3]], ids=str)
-def test_a_killed_feed_with_python_state_counts_each_record_once(
+def test_python_state_counts_each_record_once_after_the_feed_was_killed(
     feed: Feed, stack_proxy: FaultProxy, point: KillPoint
 ) -> None:
     feed.create_topic(partitions=1)
@@ -129,7 +129,7 @@ def joined(feed: Feed) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("point", [POINTS[0], POINTS[1], POINTS[3]], ids=str)
-def test_a_killed_join_lands_each_pair_once_after_a_restart(
+def test_each_joined_pair_lands_once_after_the_feed_was_killed(
     feed: Feed, stack_proxy: FaultProxy, point: KillPoint
 ) -> None:
     blocks = joined(feed)

@@ -1,4 +1,4 @@
-"""Another shell sees whether a driver runs, hangs or was killed."""
+"""A command in another shell reports whether a driver runs, hangs or was killed."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def status(path: Path, environment: dict[str, str]) -> tuple[int, dict[str, Any]
 
 
 def is_live(environment: dict[str, str]) -> bool:
-    """Return whether the driver is live, as a probe does: whether /health answers in time with status 200."""
+    """Return whether the driver counts as live: /health answers in time with status 200."""
     url, token = address(environment)
     try:
         return answer(f"{url}/health", headers={"Authorization": f"Bearer {token}"}, seconds=3)[0] == 200
@@ -36,7 +36,7 @@ def is_live(environment: dict[str, str]) -> bool:
         return False
 
 
-def test_status_in_another_shell_shows_a_driver_running_hanging_and_dead(
+def test_status_in_another_shell_shows_that_a_driver_runs_hangs_or_is_dead(
     feed: Feed, tmp_path: Path, environment: dict[str, str]
 ) -> None:
     feed.create_topic(partitions=1)
@@ -67,7 +67,7 @@ def test_status_in_another_shell_shows_a_driver_running_hanging_and_dead(
         os.kill(running.process.pid, signal.SIGCONT)
         until(lambda: status(path, environment)[1]["state"] == "running")
         assert is_live(environment)
-        # On another machine, which has no file of the driver, the state comes from the ledger.
+        # On another machine, which does not have the driver's file, the status is read from the ledger.
         elsewhere = {**environment, "LAKEFEED_HOME": str(tmp_path / "elsewhere")}
         assert status(path, elsewhere)[1]["state"] in ("probably running", "unknown")
     assert not is_live(environment)

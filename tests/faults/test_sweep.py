@@ -30,7 +30,7 @@ from tests.support.servers.kafka_cluster import BROKERS, Cluster, kafka_cluster
 from tests.support.servers.rest_catalog import RestCatalog, rest_catalog_on
 
 FAULTS: tuple[Kind, ...] = ("503", "500", "SlowDown", "reset", "lost reply")
-# Whether the REST catalog applies a change, and what it answers: see ``rest_catalog``.
+# For each answer of the REST catalog: whether the catalog applies the change, and its reply. See ``rest_catalog``.
 ANSWERS = (
     "not-applied-503",
     "not-applied-401",
@@ -100,7 +100,7 @@ def _run(dice: random.Random, points: list[KillPoint]) -> Run:
     spoilt = tuple(
         (dice.choice(FAULTS), dice.choice(OPERATIONS), dice.randint(1, 2)) for _ in range(dice.randint(0, 3))
     )
-    # The catalog gives these answers to the first changes of a run; the start of the feed makes most of them.
+    # The catalog gives these answers to the first changes of a run; most of these changes belong to the feed's start.
     answers = tuple(dice.choice((*ANSWERS, "")) for _ in range(dice.randint(0, 6)))
     return Run(dice.randint(20, 400), dice.randint(1, 60), dice.choice(ENDS), dice.choice(points), spoilt, answers)
 
@@ -137,7 +137,7 @@ def test_each_record_lands_once_after_random_faults(
 
 
 def play(plan: Plan, feed: Feed, proxy: FaultProxy, catalog: RestCatalog | None, brokers: Cluster | None) -> None:
-    """Run a feed as planned, and check after each run that its sink has no wrong or doubled row."""
+    """Run a feed by this plan; after each run check that the sink has no wrong or doubled row."""
     landing = Landing(feed, plan.sink, plan.batch, has_checkpoint=plan.has_checkpoint)
     work = Workload(feed)
     if brokers is None:
@@ -153,7 +153,7 @@ def play(plan: Plan, feed: Feed, proxy: FaultProxy, catalog: RestCatalog | None,
         proxy.heal()
         run.dies.arm(proxy, landing)
         for kind, operation, times in run.spoilt:
-            # Inject faults only after a batch has begun, because a start does not wait for a failing store.
+            # Inject faults only after the first batch has begun, because a start does not retry a failing store.
             proxy.spoil(kind, on(operation), times=times, after=[batch_begun(landing)])
         if catalog is not None:
             catalog.fail_next(*run.answers)
@@ -162,7 +162,7 @@ def play(plan: Plan, feed: Feed, proxy: FaultProxy, catalog: RestCatalog | None,
         with rolling(brokers):
             status = victim.process.wait(500)
         print(f"run {number}: {'killed' if status < 0 else f'exit status {status}'}", flush=True)
-        # A failing server may end the run, but with a readable error and without a stack trace.
+        # A failing server may end the run, but the error must be readable and have no stack trace.
         assert "Traceback" not in victim.said(), victim.said()
         if catalog is not None:
             catalog.fail_next()

@@ -1,4 +1,4 @@
-"""With three brokers: an unclean leader is noticed; failed leaders, moved and added partitions stop no feed."""
+"""On three brokers, a feed refuses loss by an unclean leader, and survives failed leaders and partition changes."""
 
 import time
 import uuid
@@ -39,7 +39,7 @@ def lake(stack: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def _pipeline(stack: Endpoints, cluster: Cluster, tmp_path: Any, way: str, topic: str) -> Pipeline:
-    """Return a feed that reads the topic in the given way, one of ``WAYS``."""
+    """Return a feed that reads the topic in one of ``WAYS``."""
     folder = tmp_path / uuid.uuid4().hex
     folder.mkdir()
     feed = Feed(replace(stack, bootstrap_servers=cluster.addresses), folder)
@@ -55,7 +55,7 @@ def _pipeline(stack: Endpoints, cluster: Cluster, tmp_path: Any, way: str, topic
 
 
 def eventually(holds: Callable[[], bool], *, seconds: float = 60) -> None:
-    """Wait until the condition holds; ignore an unreachable cluster, which may be electing leaders."""
+    """Wait until the condition holds; ignore errors of a cluster that is electing leaders."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         with suppress(Unreachable):
@@ -74,7 +74,7 @@ def _kinds(pipeline: Pipeline, topic: str) -> list[str]:
     return [finding.kind for finding in one.verify(deep=True).faults]
 
 
-def test_a_topic_truncated_by_an_unclean_leader_is_refused_until_the_loss_is_accepted(
+def test_a_feed_refuses_a_topic_that_an_unclean_leader_truncated_until_the_loss_is_accepted(
     stack: Endpoints, lake: SparkSession, cluster: Cluster, tmp_path: Any
 ) -> None:
     topic = "cut-off"
@@ -116,7 +116,7 @@ def test_a_topic_truncated_by_an_unclean_leader_is_refused_until_the_loss_is_acc
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_rolling_restart_of_the_brokers_ends_no_feed(
+def test_a_feed_survives_a_rolling_restart_of_the_brokers(
     stack: Endpoints, lake: SparkSession, cluster: Cluster, tmp_path: Any, way: str
 ) -> None:
     topic = f"rolling-{way.replace(' ', '-')}"
@@ -140,7 +140,7 @@ def test_a_rolling_restart_of_the_brokers_ends_no_feed(
 
 @pytest.mark.parametrize("cluster", ["kafka", "test-kafka-4.4"], indirect=True)
 @pytest.mark.parametrize("way", WAYS)
-def test_a_killed_leader_a_moved_partition_and_added_partitions_end_no_feed(
+def test_a_feed_survives_a_killed_leader_and_moved_and_added_partitions(
     stack: Endpoints, lake: SparkSession, cluster: Cluster, tmp_path: Any, way: str
 ) -> None:
     topic = f"events-{way.replace(' ', '-')}"
@@ -178,7 +178,7 @@ def test_a_killed_leader_a_moved_partition_and_added_partitions_end_no_feed(
     assert _kinds(pipeline, topic) == []
 
 
-def test_a_broker_that_has_left_is_not_waited_for(cluster: Cluster) -> None:
+def test_a_feed_does_not_wait_for_a_broker_that_has_left_the_cluster(cluster: Cluster) -> None:
     topic = "controllers"
     cluster.create_topic(topic, [[1, 2], [2, 3]])
     topics = Topics(cluster.addresses)
@@ -186,7 +186,7 @@ def test_a_broker_that_has_left_is_not_waited_for(cluster: Cluster) -> None:
     for number in BROKERS:
         topics.identify(partitions)
         cluster.servers[number].kill()
-        # Each broker is the controller in librdkafka's metadata at some time.
+        # Repeat until librdkafka's metadata has named each broker as the controller.
         started = time.monotonic()
         assert set(topics.identify(partitions)[1]) == set(partitions)
         assert set(topics.describe_all([topic])) == {topic}
@@ -197,7 +197,7 @@ def test_a_broker_that_has_left_is_not_waited_for(cluster: Cluster) -> None:
 
 
 def _move(lake: SparkSession, cluster: Cluster, topic: str, *, partition: int, replicas: list[int]) -> None:
-    """Reassign a partition to other brokers, by the client of Spark, because confluent-kafka has no such call."""
+    """Reassign a partition to other brokers by Kafka's Java client, because confluent-kafka lacks this call."""
     jvm: Any = lake._jvm
     java = jvm.java.util
     settings = java.Properties()

@@ -27,7 +27,7 @@ TRIGGER_SECONDS = 2
 
 @pytest.fixture(scope="module")
 def before(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Build an older version of lakefeed with its JVM module; return the environment that makes commands use it."""
+    """Build an older version of lakefeed with its JVM module; return the environment that runs its commands."""
     folder = tmp_path_factory.mktemp("before")
     archive = subprocess.run(["git", "archive", VERSION_BEFORE], cwd=ROOT, capture_output=True, check=False)
     assert archive.returncode == 0, f"this test needs the history of the repository: {archive.stderr.decode()}"
@@ -38,7 +38,7 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @contextmanager
 def arriving(feed: Feed) -> Iterator[list[int]]:
-    """Send records until the block ends; yield the growing list of their ids."""
+    """Send records until the block ends; yield the list to which their ids are added."""
     sent: list[int] = []
     stop = Event()
 
@@ -64,13 +64,13 @@ def snapshots(feed: Feed) -> list[float]:
 
 
 def downtime(feed: Feed, stopped: float) -> float:
-    """Return the seconds from the last commit before the time `stopped` to the first commit after this time."""
+    """Return the seconds between the last commit before `stopped` and the first commit after it."""
     times = snapshots(feed)
     return min(each for each in times if each > stopped) - max(each for each in times if each <= stopped)
 
 
 @pytest.mark.slow
-def test_two_versions_of_lakefeed_replace_each_other_on_one_feed(
+def test_a_feed_is_upgraded_and_downgraded_between_two_versions_without_loss(
     feed: Feed, before: dict[str, str], tmp_path: Path
 ) -> None:
     # The newer version runs a changed pipeline file, v2.yaml; the older version runs v1.yaml, before and after.
@@ -86,11 +86,11 @@ def test_two_versions_of_lakefeed_replace_each_other_on_one_feed(
         with arriving(feed) as sent:
             running = started.enter_context(Running(["run", v1], old, tmp_path / "old.log"))
             running.wait_until_it_says(": batch ", times=2)
-            # The old version's plan reports records that arrive beside a running feed as lost, so skip that plan.
+            # While the feed runs, the old version's plan reports new records as lost, so skip that plan.
             check = ["check", "--connect"]
             for file, environment, name, preflight in ((v2, new, "new", [check, ["plan"]]), (v1, old, "back", [check])):
-                # Check with the version that starts next while the previous version still runs: a check changes
-                # nothing.
+                # While the previous version still runs, check the file with the version that starts next: a check
+                # changes nothing.
                 for command in preflight:
                     lakefeed(*command, file, environment=environment)
                 lakefeed("feed", "stop", file, environment=environment)

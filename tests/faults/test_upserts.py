@@ -50,7 +50,7 @@ def test_the_table_equals_the_model_after_many_changes_and_kills(
         run = Running(["run", file, "--once"], feed.environment, tmp_path / f"{attempt}.log")
         run.wait_until_it_says(": batch ", times=dice.randint(1, 3), timeout=3600)
         time.sleep(dice.random() * seconds_of_the_last_batch(run))
-        # The run must still be at work: otherwise there is nothing to kill, and no work for the last run.
+        # The run must not have ended yet, so that the kill interrupts it and the last run has work left.
         assert run.process.poll() is None, run.said()
         run.kill()
         if attempt % 2:

@@ -1,4 +1,4 @@
-"""Upserts by the index of keys on executors in separate JVMs: the kill of an executor loses no row."""
+"""Upserts by the index of keys lose no row when an executor in a separate JVM is killed."""
 
 import json
 from pathlib import Path

@@ -89,7 +89,7 @@ def framed(version: int, row: dict[str, Any]) -> bytes:
 
 
 class Job:
-    """A process that runs a feed of one topic, or of several topics with a table for each."""
+    """A process that runs a feed of one topic, or of several topics with separate tables."""
 
     def __init__(self, servers: Servers, stack: Endpoints, folder: Path, *, topics: int) -> None:
         endpoints = replace(
@@ -136,7 +136,7 @@ class Job:
         return False
 
     def progress(self) -> dict[str, Any]:
-        """Return the driver's progress from ``lakefeed status``."""
+        """Return the progress that ``lakefeed status`` reports."""
         done = lakefeed("status", self.file, "--output", "json", environment=self.environment, status=None)
         assert done.stdout, done.stderr
         found = json.loads(done.stdout)
@@ -146,7 +146,7 @@ class Job:
         return progress
 
     def state(self) -> str:
-        """Return the state in the driver's metrics."""
+        """Return the state of the feed in the metrics."""
         url, token = address(self.environment)
         status, text = answer(f"{url}/metrics", headers={"Authorization": f"Bearer {token}"})
         assert status == 200, text
@@ -164,7 +164,7 @@ SAYS = {
 
 
 @pytest.mark.parametrize("topics", [1, 2], ids=["one table", "many tables"])
-def test_a_feed_reports_that_it_waits_for_a_failing_server(
+def test_a_feed_reports_that_it_waits_while_a_server_fails_and_then_resumes(
     servers: Servers, stack: Endpoints, tmp_path: Path, topics: int
 ) -> None:
     job = Job(servers, stack, tmp_path, topics=topics)
@@ -191,8 +191,7 @@ def test_a_feed_reports_that_it_waits_for_a_failing_server(
             running.wait_until(lambda: job.state() == "waiting", timeout=240)
             assert job.progress()["waits_for"] is None
             lines = [line for line in running.said()[before:].splitlines() if IN_THE_LOG.search(line)]
-            # A job of many tables prints a line for each table that waits, but only one line if it waits for the
-            # brokers.
+            # A job of many tables prints a line for each table that waits, but a single line if the brokers fail.
             assert 1 <= len(lines) <= (1 if name == "brokers" else topics), lines
             assert all(says in line for line in lines), lines
         assert running.ask_to_stop(signal.SIGTERM) == 0

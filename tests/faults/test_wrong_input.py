@@ -1,4 +1,4 @@
-"""Wrong input is an error with cause, place and next step, exit status 2 or 1, and without a stack trace or remains."""
+"""Wrong input is a readable error with cause, place and next step and exit status 1 or 2, and leaves nothing behind."""
 
 import json
 import socket
@@ -25,7 +25,7 @@ def assert_refused(done: Done, status: int, *texts: str) -> None:
 
 
 def objects(feed: Feed) -> list[str]:
-    """Return the keys of all objects of this feed in the store: the checkpoint and the table's files."""
+    """Return the keys of this feed's objects in the store: checkpoint and files of the table."""
     everything = feed.store().get_file_info(pyarrow.fs.FileSelector(feed.stack.bucket, recursive=True))
     return [info.path for info in everything if feed.name in info.path]
 
@@ -55,7 +55,7 @@ def ready(feed: Feed) -> Feed:
     ],
     ids=["registry", "broker", "credentials", "bucket", "Java"],
 )
-def test_a_run_without_a_required_topic_setting_or_server_is_refused(
+def test_a_run_is_refused_if_a_topic_a_setting_or_a_server_is_missing(
     ready: Feed, environment: dict[str, str], blocks: dict[str, Any], status: int, message: str
 ) -> None:
     done = run(ready, environment=environment, **blocks)
@@ -64,7 +64,7 @@ def test_a_run_without_a_required_topic_setting_or_server_is_refused(
     assert objects(ready) == []
 
 
-def test_a_port_in_use_is_refused(tmp_path: Path) -> None:
+def test_a_run_is_refused_if_a_port_is_in_use(tmp_path: Path) -> None:
     home = tmp_path / "home"
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -76,12 +76,12 @@ def test_a_port_in_use_is_refused(tmp_path: Path) -> None:
     assert " up " not in status.stdout
 
 
-def test_missing_pipeline_file_is_refused(tmp_path: Path) -> None:
+def test_a_missing_pipeline_file_is_refused(tmp_path: Path) -> None:
     assert_refused(lakefeed("run", tmp_path / "none.yaml", status=None), 2, "none.yaml")
 
 
 @pytest.mark.quick
-def test_errors_are_json_with_output_json(feed: Feed) -> None:
+def test_errors_are_printed_as_json_with_output_json(feed: Feed) -> None:
     done = lakefeed("run", feed.write_file(), "--once", "--output", "json", environment=feed.environment, status=2)
     error = json.loads(done.stdout)
     assert error["error"] == "ResourceMissing"

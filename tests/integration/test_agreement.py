@@ -43,7 +43,7 @@ def _sum(families: Iterable[Metric], name: str) -> float:
 def test_all_views_of_a_feed_agree_when_it_waits_is_paused_or_lags(
     feed: Feed, tmp_path: Path, environment: dict[str, str]
 ) -> None:
-    """The topic has undecodable records, records that a rule drops, null values, and at the end unread records."""
+    """The topic has undecodable records, records that an expectation drops, null values, and finally unread records."""
     feed.create_topic(partitions=2)
     feed.send([*records(300), *[POISON] * 7], partition=0)
     feed.send([*records(40, first=1000), *[None] * 5, POISON], partition=1)
@@ -126,7 +126,7 @@ def test_all_views_of_a_feed_agree_when_it_waits_is_paused_or_lags(
 def test_all_counts_of_an_upsert_feed_with_history_and_dead_letters_agree_after_a_kill(
     feed: Feed, tmp_path: Path, environment: dict[str, str]
 ) -> None:
-    """Compare the sum of the batches' log lines with status, API, metrics, the result and the trace of the run."""
+    """Sum the log lines of all batches, and compare the sums with status, API, metrics, result and the run's trace."""
     feed.create_topic(partitions=2)
     letters, history = f"lake.{feed.name}.letters", f"{feed.table}_history"
     keyed = {"table": feed.table, "mode": "upsert", "keys": ["id"], "history": history}
@@ -178,7 +178,7 @@ def test_all_counts_of_an_upsert_feed_with_history_and_dead_letters_agree_after_
         "its trace": [trace["totals"][name] for name in COUNTS],
     }
     assert found == {view: [totals[name] for name in COUNTS] for view in found}
-    # The meter's total is the sum of the requests of the start and of the batches.
+    # The meter's total is the sum of the requests at the start and those of the batches.
     assert end["startup_requests"]["total"] + end["batch_requests"] == end["requests"]["total"]
     of_bucket = end["s3_requests"].pop("GetBucketVersioning", 0)
     assert sum(end["s3_requests"].values()) == end["requests"]["total"]
@@ -203,8 +203,8 @@ def test_other_tools_read_the_position_of_a_feed(feed: Feed, tmp_path: Path) -> 
         1: (0, 2),
     }
     assert lag_by_kafkatop(servers, group) == {feed.topic: (2, 3)}
-    # kcat reads as a member of the group, which moves the group beyond the feed's position. The feed ignores the
-    # group's offsets, and overwrites them after its next batch.
+    # kcat reads as a member of the group and so advances the group's offsets. The feed ignores them, and overwrites
+    # them after its next batch.
     assert [kcat.first_after_position(servers, group, feed.topic, part) for part in (0, 1)] == [90, 0]
     assert {key[1]: shown.committed for key, shown in describe_group(servers, group).items()} == {0: 91, 1: 1}
     lakefeed("run", path, "--once", environment=feed.environment)

@@ -1,4 +1,4 @@
-"""Random schemas and records, valid and broken, stop no feed with dead letters; each record is a row or a letter."""
+"""Whatever the schema and records, valid or broken, a feed continues; each record becomes a row or a dead letter."""
 
 import io
 import json
@@ -131,7 +131,7 @@ def any_change(stack: Endpoints) -> Iterator[None]:
 def test_random_schemas_and_records_become_rows_or_dead_letters(
     lake: SparkSession, feed: Feed, kind: str, mode: str, table: str
 ) -> None:
-    """Each feed runs three times, and reads a third of its records in each run."""
+    """Each feed runs three times, and each run reads a third of the records."""
     feed.create_topic(partitions=1)
     if table == "foreign":
         feed.create_table({**FOREIGN, "zone": StringType()}, partition_by="zone")
@@ -146,8 +146,8 @@ def test_random_schemas_and_records_become_rows_or_dead_letters(
     registry, sent, letters = SchemaRegistry(feed.stack.schema_registry_url), 0, 0
     for number in range(VERSIONS):
         header = b""
-        # The first run creates the columns from the newest version. If that version were odd, all other versions would
-        # be refused.
+        # The first run creates the columns from the newest version of the schema. If this version were odd, the run
+        # would refuse all other versions.
         while number == VERSIONS // 3 - 1 and not contents.fits:
             contents.next()
         if kind != "json":

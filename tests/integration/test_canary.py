@@ -1,4 +1,4 @@
-"""No secret leaks: the test sets a text in every kind of setting that can hold a secret, and finds it in no output."""
+"""The test puts a marker text into every setting that can hold a secret, and searches all outputs for the marker."""
 
 import json
 import signal
@@ -32,7 +32,7 @@ WRONG = {
 
 
 def planted(feed: Feed, *, ui: int, events: Path, lineage: str) -> Path:
-    """Write a pipeline file that has a secret in every setting that no server verifies, so that the feed still runs."""
+    """Write a pipeline file with a secret in every setting that no server verifies, so that the feed still runs."""
     (feed.folder / "own.py").write_text("def same(rows, login):\n    return rows\n")
     (feed.folder / "zones.csv").write_text("zone\na\n")
     return feed.write_file(
@@ -192,7 +192,7 @@ def test_secrets_are_in_no_output(feed: Feed) -> None:
     places["objects"] = objects(feed)
     leaks = [place for place, text in places.items() if CANARY in text]
     assert leaks == [], [text[max(0, text.index(CANARY) - 200) :][:400] for text in (places[each] for each in leaks)]
-    # A place that is empty would also pass, so check that each place contains the feed's name.
+    # The search of an empty output would pass, too, so check that each output contains the feed's name.
     for place, text in places.items():
         assert feed.name in text, f"{place} was not looked at"
 

@@ -40,7 +40,7 @@ def rest(stack: Endpoints) -> Iterator[RestCatalog]:
 
 @pytest.fixture(scope="module")
 def hive(stack: Endpoints) -> Iterator[HiveMetastore]:
-    """Run a Hive metastore with access to the stack's store, because the metastore creates the folders of tables."""
+    """Run a Hive metastore that can write to the stack's store, because the metastore creates the folders of tables."""
     store = {
         "fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
         "fs.s3a.endpoint": stack.s3_endpoint,
@@ -60,7 +60,7 @@ def database(postgres: PostgreSQL) -> PostgreSQL:
 
 @dataclass(frozen=True)
 class Case:
-    """A catalog as a block of a pipeline file, and the environment variables with the catalog's secrets."""
+    """A catalog as a block of a pipeline file, and environment variables with the secrets of the catalog."""
 
     name: str
     block: dict[str, Any]
@@ -163,7 +163,7 @@ def test_a_feed_lands_on_each_catalog_and_other_engines_read_the_rows(
 
 
 @pytest.mark.slow
-def test_a_second_upkeep_process_is_refused_or_waits(lake: SparkSession, feed: Feed, case: Case) -> None:
+def test_a_second_upkeep_process_waits_or_is_refused(lake: SparkSession, feed: Feed, case: Case) -> None:
     feed.catalog = case.name
     feed.create_topic(partitions=1)
     for start in (0, 10, 20):
@@ -208,7 +208,7 @@ POSTGRESQL: dict[str, tuple[Callable[[PostgreSQL], dict[str, Any]], type[Lakefee
 
 
 @pytest.mark.parametrize("name", POSTGRESQL)
-def test_wrong_postgresql_catalog_is_an_error(database: PostgreSQL, name: str) -> None:
+def test_wrong_settings_of_a_postgresql_catalog_are_named(database: PostgreSQL, name: str) -> None:
     change, error, what = POSTGRESQL[name]
     catalog = of_postgresql(database, **change(database))
     with pytest.raises(error, match=what) as before_the_run:
@@ -218,13 +218,13 @@ def test_wrong_postgresql_catalog_is_an_error(database: PostgreSQL, name: str) -
     assert database.password not in f"{before_the_run.value} {reading.value}"
 
 
-def test_postgresql_catalog_is_opened(database: PostgreSQL) -> None:
+def test_check_opens_a_postgresql_catalog(database: PostgreSQL) -> None:
     log_in(of_postgresql(database), timeout=5)
     with pytest.raises(ResourceMissing, match=r"there is no table pg\.a\.b"):
         open_table("pg.a.b", connections=Connections(catalogs={"pg": of_postgresql(database)}))
 
 
-def test_wrong_password_is_an_access_error_in_spark(lake: SparkSession, database: PostgreSQL) -> None:
+def test_a_wrong_password_is_an_access_error_in_spark(lake: SparkSession, database: PostgreSQL) -> None:
     for key, value in {
         "": "io.lakefeed.commit.FeedCatalog",
         ".type": "jdbc",
@@ -259,7 +259,7 @@ REST: dict[str, tuple[Callable[[RestCatalog], dict[str, Any]], type[LakefeedErro
 
 
 @pytest.mark.parametrize("name", REST)
-def test_wrong_rest_catalog_is_an_error(rest: RestCatalog, name: str) -> None:
+def test_wrong_settings_of_a_rest_catalog_are_named(rest: RestCatalog, name: str) -> None:
     change, error, what = REST[name]
     with pytest.raises(error, match=what) as raised:
         ask_rest_catalog(of_rest(rest, **change(rest)))
@@ -267,28 +267,28 @@ def test_wrong_rest_catalog_is_an_error(rest: RestCatalog, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["wrong port", "wrong secret", "wrong token", "expired token"])
-def test_wrong_rest_catalog_is_an_error_without_spark(rest: RestCatalog, name: str) -> None:
+def test_wrong_settings_of_a_rest_catalog_are_named_without_spark(rest: RestCatalog, name: str) -> None:
     change, error, _ = REST[name]
     with pytest.raises(error):
         open_table("rest.a.b", connections=Connections(catalogs={"rest": of_rest(rest, **change(rest))}))
 
 
-def test_rest_catalog_is_opened(rest: RestCatalog) -> None:
+def test_check_opens_a_rest_catalog(rest: RestCatalog) -> None:
     ask_rest_catalog(of_rest(rest, scope="everything"))
     assert rest.asked_for[-1] == "client_credentials everything"
     ask_rest_catalog(of_rest(rest, credential=None, token=SecretStr(rest.token())))
 
 
 @pytest.mark.slow
-def test_tokens_that_expire_are_renewed_while_a_feed_runs(
+def test_a_running_feed_renews_tokens_that_expire(
     lake: SparkSession, feed: Feed, rest: RestCatalog, stack: Endpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rest, "token_seconds", 30)
-    # Clients renew a token after nine tenths of the announced 4 s. The token is really valid for longer, in case the
-    # machine is busy.
+    # Clients renew a token after nine tenths of the lifetime that the server announces, here 4 s. The token is really
+    # valid for longer, in case the machine is busy.
     monkeypatch.setattr(rest, "announced_seconds", 4)
     block = {"type": "rest", "uri": rest.url, "vended_credentials": True, "credential": "${REST_CREDENTIAL}"}
-    # The catalog needs a new name, because the session keeps an opened catalog together with its token.
+    # Use a new catalog name, because the session keeps a catalog that it has opened, with its token.
     case = Case("short", block, {"REST_CREDENTIAL": rest.credential})
     feed.catalog = case.name
     feed.create_topic()

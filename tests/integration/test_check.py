@@ -23,7 +23,7 @@ checkpoint: s3a://lake/checkpoints/hits
 """
 PLAIN = "  sql: SELECT zip, at FROM hits\n"
 ICEBERG = "  iceberg: {table: lake.web.hits}\n"
-# For each mistake: the replaced text, the new text, the reported line, and a part of the message.
+# Each mistake has four values: the text to replace, the new text, the reported line, and a part of the message.
 MISTAKES = {
     "sql": (PLAIN, "  sql: SELEC zip FROM hits\n", 5, "SELEC"),
     "column": (PLAIN, "  sql: SELECT zipp FROM hits\n", 5, "zipp"),
@@ -78,12 +78,12 @@ def test_a_mistake_is_reported_with_its_line(shell: None, tmp_path: Path, name: 
 
 
 @pytest.mark.quick
-def test_checking_a_valid_file_reports_success(shell: None, tmp_path: Path) -> None:
+def test_check_of_a_valid_file_reports_success(shell: None, tmp_path: Path) -> None:
     assert said(tmp_path / "pipeline.yaml", FILE)[0] == 0
     assert said(tmp_path / "pipeline.yaml", MANY)[0] == 0
 
 
-def test_transforms_of_other_sources_are_checked(shell: None, tmp_path: Path) -> None:
+def test_transforms_are_checked_for_sources_other_than_kafka(shell: None, tmp_path: Path) -> None:
     files = FILE.replace(
         'kafka: {bootstrap_servers: "127.0.0.1:1", topics: [a, b]}',
         "files: {path: s3a://lake/nothing-there, format: csv, schema_ddl: 'zip STRING, at TIMESTAMP'}",
@@ -132,7 +132,7 @@ def test_joined_streams_are_checked(shell: None, tmp_path: Path) -> None:
     assert (status, "has to read each stream exactly once" in found) == (2, True)
 
 
-def test_common_and_per_topic_transforms_are_checked(shell: None, tmp_path: Path) -> None:
+def test_the_common_transform_and_those_of_single_topics_are_checked(shell: None, tmp_path: Path) -> None:
     status, text = said(tmp_path / "pipeline.yaml", MANY.replace("zip, at FROM", "zipp, at FROM"))
     assert (status, "zipp" in text, "pipeline.yaml:5:" in text) == (2, True, True)
 
@@ -148,7 +148,7 @@ def test_common_and_per_topic_transforms_are_checked(shell: None, tmp_path: Path
 
 
 def test_sql_is_parsed_even_if_the_file_has_other_mistakes(shell: None, tmp_path: Path) -> None:
-    """The SQL is parsed although only an unreachable registry knows the columns, and the file has a second mistake."""
+    """The file has a second mistake, and only a registry that cannot be reached knows the columns."""
     registry = FILE.replace('json: {schema_ddl: "zip STRING, at TIMESTAMP"}', 'avro: {registry: "http://127.0.0.1:1"}')
     wrong = registry.replace("SELECT zip", "SELECT zip zip zip") + "expect: {a: {rule: zip >}}\n"
     for text, mistakes in ((wrong, 2), (f"{wrong}foo: 1\n", 3)):

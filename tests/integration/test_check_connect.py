@@ -1,4 +1,4 @@
-"""``lakefeed check --connect`` with real servers, and with one server broken in each case."""
+"""``lakefeed check --connect`` runs with real servers; each case breaks one server."""
 
 import json
 import uuid
@@ -28,14 +28,14 @@ COLUMNS = ["sink.iceberg.partition_by=[idd]", "sink.iceberg.sort_by=[ID, kafka_o
 
 @dataclass(frozen=True)
 class Case:
-    """A pipeline file whose servers all work, and the variables that name them."""
+    """A pipeline file whose servers all work, and the environment variables with their addresses."""
 
     path: Path
     topic: str
     environment: dict[str, str]
 
     def check(self, *arguments: str, **environment: str) -> Result:
-        """Run ``lakefeed check --connect`` with the variables that name the servers, some of them changed."""
+        """Run ``lakefeed check --connect`` with the servers' variables, some of them changed."""
         return CliRunner().invoke(
             check, [str(self.path), "--connect", *arguments], env={**self.environment, **environment}
         )
@@ -79,7 +79,7 @@ def test_check_with_all_servers_reports_no_problem(case: Case) -> None:
     assert result.stdout == f"{case.path}: no mistakes, and its servers, topics and tables can be used\n"
 
 
-def test_matching_topic_pattern_is_accepted(case: Case) -> None:
+def test_a_topic_pattern_that_matches_is_accepted(case: Case) -> None:
     pattern = f"source.kafka.topics_pattern={case.topic[:-1]}."
     subject = f"decode.avro.subject={case.topic}-value"
     status, found = case.found("--set", "source.kafka.topics=null", "--set", pattern, "--set", subject)
@@ -147,7 +147,7 @@ def test_check_reports_all_problems_at_once(case: Case) -> None:
     assert result.stdout.endswith(": 3 errors\n")
 
 
-def test_a_catalog_that_ignores_assertions_is_refused(case: Case, stack: Endpoints) -> None:
+def test_a_catalog_that_ignores_assertions_on_commits_is_refused(case: Case, stack: Endpoints) -> None:
     with rest_catalog_on(stack) as server:
         block = f"{{type: rest, uri: '{server.url}', credential: '${{CREDENTIAL}}'}}"
         case.path.write_text(f"{case.path.read_text()}catalogs:\n  lake: {block}\n")
@@ -173,7 +173,7 @@ def test_preflight_raises_the_error_class_of_the_problem(case: Case) -> None:
 
 
 def test_columns_that_the_registered_schema_lacks_are_a_warning(case: Case) -> None:
-    """A warning suffices, because the table may have the columns from an earlier version of the schema."""
+    """This is only a warning, because the table may have the columns from an earlier version of the schema."""
     status, found = case.found(*(each for column in COLUMNS for each in ("--set", column)))
     message = [(each["key"], each["severity"], each["hint"]) for each in found if "column" in each["what"]]
     assert status == 0
@@ -192,8 +192,8 @@ def test_columns_that_the_registered_schema_lacks_are_a_warning(case: Case) -> N
         ("group:no-such-group", "the consumer group no-such-group has committed no offsets"),
     ],
 )
-def test_a_start_at_which_no_new_feed_can_begin_is_a_warning(case: Case, start: str, words: str) -> None:
-    """A warning suffices, because a feed that has already begun does not read the setting."""
+def test_check_warns_if_no_new_feed_could_begin_at_the_configured_start(case: Case, start: str, words: str) -> None:
+    """This is only a warning, because a feed that has already begun ignores ``source.kafka.start``."""
     status, found = case.found("--set", f"source.kafka.start={start.format(topic=case.topic)}")
     [warning] = found
     assert status == 0
@@ -201,7 +201,7 @@ def test_a_start_at_which_no_new_feed_can_begin_is_a_warning(case: Case, start: 
     assert f"a new feed could not begin: {words.format(topic=case.topic)}" in warning["what"]
 
 
-def test_the_start_is_not_checked_if_the_topic_is_missing(case: Case) -> None:
+def test_the_configured_start_is_not_checked_if_the_topic_is_missing(case: Case) -> None:
     settings = ["source.kafka.topics=[nothing]", "source.kafka.start=nothing:0:1"]
     status, found = case.found(*(each for setting in settings for each in ("--set", setting)))
     assert status == 2

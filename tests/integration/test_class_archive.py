@@ -1,4 +1,4 @@
-"""The first run leaves an archive of its classes, which the next run finds; a spoiled archive does no harm."""
+"""The first run writes an archive of its classes, and the next run uses it; a damaged archive does no harm."""
 
 import json
 import time
@@ -16,7 +16,7 @@ MOST_SECONDS = 600
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a new cache for the test's commands, which read the jars of the real one."""
+    """Return a new cache for the commands of the test; the jars are those of the real cache."""
     monkeypatch.setenv("LAKEFEED_JARS", str(cache_directory() / "jars"))
     monkeypatch.setenv("LAKEFEED_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv(VARIABLE, "")
@@ -24,7 +24,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def mapped_classes(feed: Feed, first_id: int) -> int:
-    """Land ten records by a command of its own; return how many of Iceberg's classes its JVM took from an archive."""
+    """Land ten records with the command ``run``; return how many Iceberg classes its JVM loaded from an archive."""
     feed.send(feed.avro({"id": each, "zone": "A"} for each in range(first_id, first_id + 10)))
     loaded = feed.folder / "loaded.txt"
     logged = {"spark.driver.extraJavaOptions": f"-Xlog:class+load:file={loaded}"}
@@ -36,7 +36,7 @@ def mapped_classes(feed: Feed, first_id: int) -> int:
     )
 
 
-def test_the_next_run_finds_the_archive_that_the_first_run_has_left(feed: Feed, cache: Path) -> None:
+def test_the_next_run_loads_classes_from_the_archive_of_the_first_run(feed: Feed, cache: Path) -> None:
     feed.create_topic(partitions=1)
     assert mapped_classes(feed, 0) == 0
     until = time.monotonic() + MOST_SECONDS

@@ -43,7 +43,7 @@ def test_the_taxi_feed_lands_the_same_rows_on_one_machine_and_on_a_cluster(feed:
     assert len(expected) == TAXI_ROWS
     assert len({row["borough"] for row in expected}) > 5
 
-    # In client mode, lakefeed on this machine is the driver, and sends jars, keys and functions to the executors.
+    # In client mode the driver is lakefeed on this machine; it sends jars, keys and functions to the executors.
     file = taxi_file(feed, "b", spark=on_cluster())
     ran = lakefeed("run", file, "--once", "--master", cluster.master, "--output", "json", environment=environment)
     summary = json.loads(ran.stdout)
@@ -64,7 +64,7 @@ def test_the_taxi_feed_lands_the_same_rows_on_one_machine_and_on_a_cluster(feed:
     driver = json.loads(ran.stdout)["driver"]
     cluster.wait_for("the driver to finish", lambda: _finished(cluster, driver))
     assert rows_of(feed, "c") == expected
-    # Other users of the machines can read these texts, so they must not contain a secret.
+    # Other users of the machines can read command lines and settings, so these must not contain a secret.
     secrets = [SECRET, feed.environment["AWS_SECRET_ACCESS_KEY"]]
     for text in (shown.stdout, ran.stdout, ran.stderr, cluster.logs(), json.dumps(cluster.state())):
         assert not [secret for secret in secrets if secret in text]
@@ -103,7 +103,7 @@ def test_spark_fetches_an_application_jar_by_http(feed: Feed, cluster: Standalon
 
 @contextmanager
 def files_over_http(folder: Path) -> Iterator[str]:
-    """Run a web server of a folder's files; yield its address."""
+    """Serve the files of a folder by HTTP; yield the address."""
     handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
@@ -171,14 +171,14 @@ def test_executors_keep_state_and_report_their_requests_and_metrics_to_the_drive
         ),
     )
 
-    # Run with spark-submit in client mode, so that the driver runs on this machine, from the application jar.
+    # Run spark-submit in client mode: the driver runs on this machine, from the application jar.
     feed.send(hits(*range(30), 60), partition=0)
     options = ("--once", "--output", "json")
     ran = lakefeed("deploy", "submit", file, "--master", cluster.master, "--", *options, environment=environment)
     # spark-submit also prints the driver's log lines on stdout.
     summary = json.loads(ran.stdout[ran.stdout.index("\n{") :])
     assert summary["records"] == 31
-    # Only executors write state, so the driver knows these requests only because the executors have reported them.
+    # Only executors write the state, so the driver can count these requests only if the executors report them.
     assert summary["requests"]["calls"]["state"]["PutObject"] >= 2
     assert {row["begins"].minute: row["hits"] for row in feed.rows()} == {0: 10, 10: 10, 20: 10}
 
@@ -208,7 +208,7 @@ def test_a_cluster_that_cannot_run_the_feed_is_refused_at_the_start(
     feed: Feed, cluster: Standalone, settings: dict[str, str], message: str
 ) -> None:
     feed.create_topic(partitions=1)
-    feed.send(feed.avro([{"id": 1, "zone": "one"}]))  # A run needs the schema, which this registers.
+    feed.send(feed.avro([{"id": 1, "zone": "one"}]))  # A run needs a registered schema.
     whole = {key: value for key, value in on_cluster(**settings).items() if value}
     if whole.get("spark.pyspark.python") == "OTHER":
         whole["spark.pyspark.python"] = str(pretend_version(feed.folder / "other"))

@@ -1,4 +1,4 @@
-"""Operators pause, resume, change and stop a running feed on real servers; each record still lands once."""
+"""On real servers, operators pause, resume, change and stop a running feed; each record still lands once."""
 
 import time
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from tests.support.feed import JSON_ROWS, Feed, records, until
 
 
 class Run(Background):
-    """A feed that runs in a thread; the test reads its state and sends it operators' requests."""
+    """A feed that runs in a thread; the test reads its status and sends it requests as an operator does."""
 
     @property
     def state(self) -> str:
@@ -51,7 +51,7 @@ def running(pipeline: Pipeline, spark: SparkSession, **options: Any) -> Iterator
 
 
 def test_pauses_between_many_small_batches_lose_and_repeat_no_record(lake: SparkSession, feed: Feed) -> None:
-    """The pauses come at different moments of the query: while it plans, has planned, writes or waits."""
+    """The pauses come before and after the query plans a batch, while it writes, and while it waits."""
     feed.create_topic(partitions=2)
     feed.send(records(1200))
     pipeline = feed.pipeline(source=feed.source(max_records_per_batch=10), decode=JSON_ROWS)
@@ -73,7 +73,7 @@ def test_pauses_between_many_small_batches_lose_and_repeat_no_record(lake: Spark
 
 
 def test_a_resume_is_refused_if_the_topic_was_recreated_during_the_pause(lake: SparkSession, feed: Feed) -> None:
-    """The new topic has more records than the feed's position, so Spark would silently skip the first new records."""
+    """The new topic has more records than the feed has read, so Spark would silently skip its first records."""
     feed.create_topic(partitions=1)
     feed.send(records(50))
     pipeline = feed.pipeline(source=feed.source(), decode=JSON_ROWS)
@@ -89,7 +89,7 @@ def test_a_resume_is_refused_if_the_topic_was_recreated_during_the_pause(lake: S
     assert lake.table(feed.table).count() == 50
 
 
-def test_a_resume_is_refused_if_the_feed_was_moved_during_the_pause(lake: SparkSession, feed: Feed) -> None:
+def test_a_resume_is_refused_if_the_feeds_position_was_changed_during_the_pause(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send(records(50))
     pipeline = feed.pipeline(source=feed.source(), decode=JSON_ROWS)
@@ -144,7 +144,7 @@ def test_a_query_keeps_its_state_over_a_pause(lake: SparkSession, feed: Feed) ->
     assert {row["rest"]: row["n"] for row in lake.table(feed.table).collect()} == {0: 34, 1: 33, 2: 33}
 
 
-def test_a_pause_stops_all_tables_of_a_job_of_several_topics(lake: SparkSession, feed: Feed) -> None:
+def test_a_pause_stops_all_tables_of_a_job_of_many_topics(lake: SparkSession, feed: Feed) -> None:
     topics = [f"{feed.topic}-{letter}" for letter in "ab"]
     for topic in topics:
         feed.create_topic(partitions=1, topic=topic)
@@ -173,7 +173,7 @@ def test_a_pause_stops_all_tables_of_a_job_of_several_topics(lake: SparkSession,
     assert LocalPauses.of(pipeline.config).read() is None
 
 
-def test_upkeep_and_a_replay_run_beside_the_feed(lake: SparkSession, feed: Feed) -> None:
+def test_upkeep_and_a_replay_run_while_the_feed_runs(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send([*records(20), b"no json"])
     letters = {"table": f"lake.{feed.name}.letters"}

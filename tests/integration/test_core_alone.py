@@ -1,4 +1,4 @@
-"""In an environment with only the core's wheel, a feed lands its topic and is verified: no plug-in is needed."""
+"""With only the core's wheel installed, a feed lands its topic and is verified: the core needs no plug-in."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def test_the_core_without_plug_ins_checks_plans_runs_and_verifies(feed: Feed, tm
     assert "200" in shell("lakefeed", "plan", file)
     assert "200 rows" in shell("lakefeed", "run", file, "--once")
     assert "each record once" in shell("lakefeed", "verify", file)
-    # A command that needs a missing plug-in is an error with the command that installs the plug-in.
+    # A command of a missing plug-in is an error that names the command to install the plug-in.
     assert install_command("local") in shell("lakefeed", "topics", "produce", feed.topic, status=2)
     notified = feed.write_file(notify={"targets": {}})
     assert install_command("observe") in shell("lakefeed", "check", str(notified), status=2)

@@ -1,4 +1,4 @@
-"""The exact number of requests of a batch, by operation and by kind of key, on a real S3 server."""
+"""On a real S3 server, a batch makes the exact number of requests, by operation and class of key."""
 
 import uuid
 from collections.abc import Callable, Iterator
@@ -71,7 +71,7 @@ def test_an_iceberg_batch_makes_one_request_per_file_and_five_more(lake: SparkSe
     assert sorted(row["id"] for row in feed.rows()) == list(range(BATCHES * 30))
 
 
-def test_a_feed_appends_to_a_table_that_other_writers_have_changed(lake: SparkSession, feed: Feed) -> None:
+def test_a_feed_appends_to_a_table_although_other_writers_have_changed_it(lake: SparkSession, feed: Feed) -> None:
     run(lake, feed, count=3)
     lake.sql(f"DELETE FROM {feed.table} WHERE id < 10")
     with open_table(feed.table, connections=feed.connections).update_spec() as change:
@@ -91,7 +91,7 @@ def test_a_parquet_batch_makes_one_request_per_file_and_three_more(lake: SparkSe
     for batch in batches[1:]:
         assert calls(batch) == {**LOGS, **DATA, "sink_log": {"PutObject": 1}}
     nothing_is_lost(summary, batches)
-    # The sink's log has the right sizes of the data files, although no request asked the store for a size.
+    # The sink's log has the right file sizes, although no request asked the store for them.
     found = lake.read.parquet(path)
     assert sorted(row.id for row in found.collect()) == list(range(BATCHES * 30))
     listed = lake.read.format("binaryFile").option("pathGlobFilter", "*.parquet").load(path).select("path", "length")
@@ -107,7 +107,7 @@ def test_a_parquet_batch_makes_one_request_per_file_and_three_more(lake: SparkSe
 
 @pytest.fixture(params=[None, ROCKSDB], ids=["in memory", "RocksDB"])
 def plain(lake: SparkSession, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
-    """Yield a session with one of Spark's state stores, and without a setting for the number of shuffle partitions."""
+    """Yield a session with one of Spark's state stores and Spark's default number of shuffle partitions."""
     parts = str(lake.conf.get(PARTS))
     lake.conf.unset(PARTS)
     if request.param:
@@ -131,7 +131,7 @@ def test_a_batch_with_state_makes_one_request_per_state_partition(plain: SparkSe
     assert PARTS not in plain.conf.getAll
 
 
-def test_requests_of_partitioned_parquet_count_as_data_of_the_feed(lake: SparkSession, feed: Feed) -> None:
+def test_requests_of_partitioned_parquet_files_count_as_data_of_the_feed(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send(feed.avro(rows(0, 14)))
     path = f"s3a://{feed.stack.bucket}/parquet/{feed.name}"
@@ -141,7 +141,7 @@ def test_requests_of_partitioned_parquet_count_as_data_of_the_feed(lake: SparkSe
     assert lake.read.parquet(path).count() == 14
 
 
-def test_a_batch_over_its_request_budget_is_reported_and_landed(lake: SparkSession, feed: Feed) -> None:
+def test_a_batch_that_exceeds_its_request_budget_lands_and_is_reported(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send(feed.avro(rows(0, 10)))
     summary, batches = again(lake, feed.pipeline(budget={"s3_requests_per_batch": 5}))
@@ -170,9 +170,7 @@ def test_an_existing_file_is_not_overwritten(lake: SparkSession, stack: Endpoint
     assert exception_of(lambda: files.create(path, False)) == "FileAlreadyExistsException"
 
 
-def test_writing_a_data_file_costs_one_request_and_asking_for_its_size_none(
-    lake: SparkSession, stack: Endpoints
-) -> None:
+def test_a_data_file_costs_one_request_and_no_request_asks_for_its_size(lake: SparkSession, stack: Endpoints) -> None:
     files, path = file_system(lake, f"s3a://{stack.bucket}/once/part-00000-{uuid.uuid4()}-c000.parquet")
     before = s3_requests(lake)
     stream = files.create(path, False)
@@ -182,7 +180,7 @@ def test_writing_a_data_file_costs_one_request_and_asking_for_its_size_none(
     after = s3_requests(lake) - before
     assert after.as_dict()["calls"] == {"data": {"PutObject": 1}}
     assert after.bytes_out >= 1000
-    # The remembered size must not make a file seem to exist if it was deleted, or if its writer aborted.
+    # A deleted file, or one whose writer aborted, must not seem to exist only because its size is remembered.
     files.delete(path, False)
     assert exception_of(lambda: files.getFileStatus(path)) == "FileNotFoundException"
     stream = files.create(path, False)
@@ -198,6 +196,6 @@ def test_only_one_driver_claims_a_checkpoint(lake: SparkSession, stack: Endpoint
     Claim(lake, location, Owner(feed="a", sink="iceberg lake.a.t"))
     with pytest.raises(CheckpointMismatch, match="belongs to feed 'a'"):
         Claim(lake, location, Owner(feed="b", sink="iceberg lake.b.t"))
-    # Two drivers that both found no claim try to create it; the store lets only the first create it.
+    # Both drivers find no claim and try to create it; the store lets only one of them create it.
     assert claim._create("race.json", "first", overwrite=False)
     assert not claim._create("race.json", "second", overwrite=False)

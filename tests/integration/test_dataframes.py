@@ -39,7 +39,7 @@ def test_read_topic_returns_only_the_given_offset_ranges(lake: SparkSession, sen
 
 
 @pytest.mark.quick
-def test_a_stream_into_a_table_resumes_after_a_restart(lake: SparkSession, sent: Feed) -> None:
+def test_write_table_resumes_a_stream_after_a_restart(lake: SparkSession, sent: Feed) -> None:
     def land() -> None:
         stream = lf.read_topic(lake, sent.topic, max_records_per_batch=100).where("id % 2 = 0")
         assert stream.isStreaming

@@ -1,4 +1,4 @@
-"""Dead letters in a topic are complete, and none is missing after a crash. Replays: ``test_dead_letters.py``."""
+"""Dead letters in a topic are complete, and a crash loses none. ``test_dead_letters.py`` tests their replay."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def test_letters_in_a_topic_are_complete_and_only_missing_ones_are_written_after
     feed.create_topic(partitions=4)
     good = feed.avro(trips(0, 60))
     broken = [b"", b"\x01garbage", good[0][:7], good[1] + b"x"]
-    # A feed may read a topic of dead letters, so a record may already have headers with lakefeed's names.
+    # A feed may read a topic of dead letters, whose records already have lakefeed's headers.
     feed.send([*good[:30], *broken, *good[30:]], headers=[("source", b"\xff\x00"), ("lakefeed.feed", b"another")])
     blocks: dict[str, Any] = {"dead_letters": {"topic": dead(feed)}}
     summary = feed.pipeline(**blocks).run(spark=lake, once=True)
@@ -61,7 +61,7 @@ def test_letters_in_a_topic_are_complete_and_only_missing_ones_are_written_after
     largest = [int(topics.setting(each, "max.message.bytes") or 0) for each in (feed.topic, dead(feed))]
     assert largest[0] < largest[1]
 
-    # Simulate a kill while the letters were being written: a second topic has only the first letter.
+    # Simulate a kill in the middle of the write: a second topic has only the first letter.
     half = f"{feed.name}-half"
     feed.create_topic(topic=half)
     producer = Producer({"bootstrap.servers": feed.stack.bootstrap_servers})

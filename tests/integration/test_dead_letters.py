@@ -1,4 +1,4 @@
-"""Dead letters: in each case and each partition, rows + dead letters + skipped records = records."""
+"""In each partition, every record is either a row, a dead letter or a skipped record."""
 
 import base64
 import json
@@ -74,7 +74,7 @@ def test_batches_without_dead_letters_make_no_request_for_dead_letters(lake: Spa
 
 
 @pytest.mark.quick
-def test_expectations_drop_rows_or_make_dead_letters(lake: SparkSession, feed: Feed) -> None:
+def test_expectations_drop_rows_or_turn_them_into_dead_letters(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic()
     feed.send([*feed.avro(trips(0, 100)), None])
     expect = {
@@ -91,7 +91,7 @@ def test_expectations_drop_rows_or_make_dead_letters(lake: SparkSession, feed: F
 
 
 @pytest.mark.quick
-def test_feed_beyond_its_error_budget_stops_before_it_lands_rows(lake: SparkSession, feed: Feed) -> None:
+def test_a_feed_beyond_its_error_budget_stops_before_it_lands_rows(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic()
     good = feed.avro(trips(0, 97))
     feed.send([*good, b"\x01one", b"\x01two", b""])
@@ -136,14 +136,14 @@ def test_dead_letters_lost_to_a_crash_are_written_at_the_next_start(lake: SparkS
     before = s3_requests(lake)
     feed.pipeline(**blocks).run(spark=lake, once=True)
     made = s3_requests(lake) - before
-    # No data file is written a second time. The commit check alone would refuse a second commit only after its data
-    # files were written.
+    # No data file is written twice. The commit check alone would refuse the second commit only after its files were
+    # written.
     assert ("PutObject", "data") not in {(each.operation, each.key_class) for each in made.counts if each.requests}
     assert len(letters(feed)) == 2
     assert len(feed.rows()) == 50
 
 
-def test_parquet_letters_lost_to_a_crash_are_written_with_the_replayed_batch(lake: SparkSession, feed: Feed) -> None:
+def test_parquet_letters_lost_to_a_crash_are_written_when_the_batch_is_repeated(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic()
     feed.send([*feed.avro(trips(0, 50)), b"\x01", b"\x02"])
     path = f"s3a://{feed.stack.bucket}/parquet/{feed.name}"
@@ -178,7 +178,7 @@ def test_a_driver_commits_nothing_after_a_second_driver_has_taken_over(lake: Spa
 
 
 @pytest.mark.quick
-def test_a_replay_lands_letters_that_have_become_valid_and_a_second_replay_lands_none(
+def test_a_replay_lands_the_letters_that_are_valid_now_and_a_second_replay_lands_none(
     lake: SparkSession, feed: Feed
 ) -> None:
     feed.create_topic()
@@ -213,7 +213,7 @@ def test_a_replay_lands_letters_that_have_become_valid_and_a_second_replay_lands
 
 @pytest.mark.parametrize("cut_after", ["marked", "landed", "landed, long ago"])
 @pytest.mark.parametrize("kind", ["table", pytest.param("topic", marks=pytest.mark.slow)])
-def test_interrupted_replay_is_completed_by_the_next_one(
+def test_an_interrupted_replay_is_completed_by_the_next_replay(
     lake: SparkSession, feed: Feed, kind: str, cut_after: str
 ) -> None:
     feed.create_topic()
@@ -276,7 +276,7 @@ def test_commands_list_show_and_drop_dead_letters(lake: SparkSession, feed: Feed
     assert left["dead_letters"][0]["offset"] == 7
 
 
-def test_of_two_simultaneous_replays_the_later_one_lands_the_letters(lake: SparkSession, feed: Feed) -> None:
+def test_if_two_replays_run_at_once_the_later_replay_lands_the_letters(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic()
     feed.send(feed.avro(trips(0, 20)))
     blocks: dict[str, Any] = {"decode": REGISTRY, "dead_letters": {"table": dead(feed)}, "expect": SMALL}

@@ -1,4 +1,4 @@
-"""The direct reader returns the records of any range, whichever range came before, and refuses a removed range."""
+"""The direct reader returns the records of any range after any other range, and refuses a range that was removed."""
 
 import json
 import time
@@ -47,7 +47,7 @@ def read(
         return {row.kafka_offset: row.id for row in found}, outcomes.counts
 
 
-def test_any_range_is_read_correctly_after_any_other_range(lake: SparkSession, feed: Feed) -> None:
+def test_any_range_of_offsets_is_read_correctly_after_any_other_range(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send_transactions("cac")
     rows = direct_reader(lake, feed)
@@ -67,7 +67,7 @@ def test_skipped_records_and_dead_letters_are_counted_and_not_returned(lake: Spa
 
 
 def test_both_paths_count_fields_without_a_column_alike(lake: SparkSession, feed: Feed) -> None:
-    """Only rows count, not dead letters and skipped records; the run, the ledger and verify show the same count."""
+    """Fields are counted for rows only, not for dead letters and skipped records; run, ledger and verify agree."""
     feed.create_topic(partitions=2)
     feed.send([b'{"id": 0}', b'{"id": 1, "more": 2}', b'{"id": 2, "ID": 3, "x": {"y": [1]}}', b"{"], partition=0)
     feed.send([b'{"id": "x", "more": 1}', None, b'{"id": 4, "": null}', b'{"id": 5}'], partition=1)
@@ -110,10 +110,12 @@ def test_a_range_beyond_the_end_of_the_topic_is_refused(lake: SparkSession, feed
         beyond.collect()
 
 
-def test_a_run_gets_no_prefetched_records_of_a_recreated_topic(lake: SparkSession, feed: Feed) -> None:
+def test_the_first_batch_after_a_recreated_topic_gets_no_prefetched_records_of_the_old_topic(
+    lake: SparkSession, feed: Feed
+) -> None:
     feed.create_topic(partitions=1)
     feed.send_ids(range(10))
-    # After this read, the reader's consumer has already fetched the remaining records of the old topic.
+    # This read leaves a consumer that has already fetched the remaining records of the old topic.
     assert read(lake, feed, direct_reader(lake, feed), 0, 5)[0] == {offset: offset for offset in range(5)}
     feed.recreate_topic()
     feed.send_ids(range(100, 110))

@@ -78,7 +78,7 @@ def trips(stack: Endpoints, lake: SparkSession) -> None:
 def surroundings(
     trips: None, feed: Feed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lake: SparkSession
 ) -> Iterator[dict[str, Any]]:
-    """Prepare a reader's working folder with pipeline.yaml, and environment variables that name the stack's servers."""
+    """Prepare a working folder with pipeline.yaml; return environment variables with the addresses of the servers."""
     feed.export(monkeypatch)
     monkeypatch.chdir(tmp_path)
     for name in ("docs", "examples"):
@@ -94,7 +94,7 @@ def surroundings(
 
 @pytest.fixture
 def table(surroundings: dict[str, Any], lake: SparkSession) -> None:
-    """Create lake.nyc.trips, for the examples that read it."""
+    """Create lake.nyc.trips, which the examples read."""
     lf.write_table(lf.read_topic(lake, TOPIC, stream=False), "lake.nyc.trips")
 
 
@@ -102,7 +102,7 @@ def table(surroundings: dict[str, Any], lake: SparkSession) -> None:
 def reader(
     surroundings: dict[str, Any], stack: Endpoints, lake: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Reader:
-    """Return a reader whose feed has landed its topic with some dead letters, and whose topic has 50 newer records."""
+    """Return a reader whose feed has landed its topic with some dead letters; the topic then got 50 more records."""
     monkeypatch.setenv("COLUMNS", "120")
     file = tmp_path / "pipeline.yaml"
     file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | SHOWN))

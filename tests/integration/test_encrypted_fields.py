@@ -60,14 +60,14 @@ def run(spark: SparkSession, pipeline: Pipeline) -> list[str]:
 
 
 @BOTH_PATHS
-def test_a_schema_that_encrypts_a_field_in_mid_stream_is_treated_as_the_file_says(
+def test_a_feed_follows_on_encrypted_fields_when_a_schema_starts_to_encrypt_a_field(
     lake: SparkSession, feed: Feed, registry: RegistryInAThread, path: str
 ) -> None:
     register(registry, feed, 1, PERSON)
     feed.create_topic(partitions=1)
     feed.send([person(1, 1)])
     assert run(lake, pipeline(feed, registry, path, None)) == []
-    # The producer begins to encrypt while the feed is away.
+    # The producer starts to encrypt the field while the feed is stopped.
     register(registry, feed, 2, ENCRYPTED, ruleSet=RULES)
     feed.send([person(1, 2), person(2, 3, "c2VjcmV0")])
     with pytest.raises(SchemaChanged, match="schema id 2 has encrypted values: the rule pii encrypts ssn"):
@@ -78,7 +78,7 @@ def test_a_schema_that_encrypts_a_field_in_mid_stream_is_treated_as_the_file_say
     assert sorted(row["id"] for row in feed.rows()) == [1, 2]
     [letter] = feed.rows(f"{feed.table}_letters")
     assert letter["reason"] == "schema id 2: encrypted: the rule pii encrypts ssn"
-    # After a restart, the default lands the ciphertext of the next records, with a message at each start.
+    # By default, a restarted feed lands the ciphertext of the next records, and prints a message at each start.
     feed.send([person(2, 4, "bW9yZQ==")])
     kept = pipeline(feed, registry, path, None)
     said = "schema id 2: the rule pii encrypts ssn: lakefeed does not decrypt, and lands the ciphertext"
@@ -86,7 +86,7 @@ def test_a_schema_that_encrypts_a_field_in_mid_stream_is_treated_as_the_file_say
     assert {row["id"]: row["ssn"] for row in feed.rows()} == {1: None, 2: None, 4: "bW9yZQ=="}
     feed.send([person(2, 5, "bW9yZQ==")])
     assert said in run(lake, kept)
-    # The ledger has merged the schema now, and the setting still applies.
+    # The table's schema has the encrypted field now, and the setting still applies.
     feed.send([person(2, 6, "bW9yZQ==")])
     with pytest.raises(SchemaChanged, match="the rule pii encrypts ssn"):
         run(lake, pipeline(feed, registry, path, "stop"))
@@ -96,7 +96,7 @@ def test_a_schema_that_encrypts_a_field_in_mid_stream_is_treated_as_the_file_say
     assert kept.verify().faults == ()
 
 
-def test_a_first_start_and_check_name_encrypted_fields(
+def test_the_first_start_and_check_name_encrypted_fields(
     lake: SparkSession, feed: Feed, registry: RegistryInAThread
 ) -> None:
     register(registry, feed, 1, ENCRYPTED, ruleSet=RULES)

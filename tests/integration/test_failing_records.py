@@ -17,12 +17,12 @@ DECODE = {"json": {"schema_ddl": "id BIGINT, text STRING"}, "metadata": ["partit
 SECRET = "hunter2"
 
 
-def test_the_error_of_a_failing_record_names_its_position_and_no_value(
+def test_the_error_of_a_failing_record_names_its_offset_and_no_value(
     lake: SparkSession, feed: Feed, capfd: pytest.CaptureFixture[str]
 ) -> None:
     feed.create_topic(partitions=2)
     transform = {"sql": f"SELECT id, 100 / CAST(text AS INT) AS share, kafka_partition, kafka_offset FROM {feed.name}"}
-    # The record's text looks like a server's exception, but the run must not wait for a server because of it.
+    # The text of the record looks like an exception of a server, but the run must not wait for a server.
     texts = ["1", "2", "4", f"{SECRET}: java.net.ConnectException: Connection refused", "5"]
     values = [json.dumps({"id": id_, "text": text}).encode() for id_, text in enumerate(texts)]
     feed.send(values[:3], partition=0)
@@ -46,7 +46,7 @@ def test_the_error_of_a_failing_record_names_its_position_and_no_value(
     assert landed == [*((0, each) for each in range(3)), (1, 0), (1, 1), (1, 2), (1, 4)]
 
 
-def test_the_error_of_a_row_without_a_partition_names_its_record(lake: SparkSession, feed: Feed) -> None:
+def test_the_error_for_a_row_that_fits_no_partition_names_its_record(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     prices = ["1.00", "-99.90", "99.99", "-99.99", "0.00"]
     feed.send([json.dumps({"id": id_, "price": float(price)}).encode() for id_, price in enumerate(prices)])
@@ -110,7 +110,7 @@ def test_records_that_make_a_batch_fail_become_dead_letters(
 
 @pytest.mark.parametrize("mode", ["append", pytest.param("upsert", marks=pytest.mark.slow)])
 def test_a_timestamp_too_late_for_an_hour_partition_is_a_dead_letter(lake: SparkSession, feed: Feed, mode: str) -> None:
-    """Iceberg's hour would overflow and put the row into a partition before 1970, where no filter finds the row."""
+    """Iceberg's hour would overflow: the row would be in a partition before 1970, where no filter selects it."""
     feed.create_topic(partitions=1)
     last = (2**31 * 3_600_000_000) - 1
     moments = [0, last, last + 1, 2**63 - 1, -(2**31) * 3_600_000_000 + 1, -(2**63), None]
@@ -134,7 +134,7 @@ def test_a_timestamp_too_late_for_an_hour_partition_is_a_dead_letter(lake: Spark
 
 
 def test_a_group_with_a_timestamp_too_late_for_an_hour_partition_is_refused(lake: SparkSession, feed: Feed) -> None:
-    """A group has several records, so lakefeed cannot blame a single record and make it a dead letter."""
+    """A group is made of several records, so lakefeed cannot make a single record a dead letter."""
     feed.create_topic(partitions=1)
     feed.send([json.dumps({"id": 1, "n": 2**31 * 3_600_000_000}).encode()])
     blocks: dict[str, Any] = {
@@ -154,7 +154,7 @@ def test_a_group_with_a_timestamp_too_late_for_an_hour_partition_is_refused(lake
 def test_a_replay_lands_valid_letters_and_updates_the_reason_of_the_others(
     lake: SparkSession, feed: Feed, kind: str
 ) -> None:
-    """Letters stay dead in each of three ways: the decoder, the transform or the table refuses them."""
+    """The other letters are still refused by the decoder, by the transform or by the table."""
     feed.create_topic(partitions=2)
     feed.create_table({"id": LongType(), "u": UUIDType()})
     good = "123e4567-e89b-12d3-a456-426614174000"
@@ -196,7 +196,7 @@ def test_a_replay_lands_valid_letters_and_updates_the_reason_of_the_others(
 
 
 def test_a_replayed_letter_with_a_refused_schema_stays_a_dead_letter(lake: SparkSession, feed: Feed) -> None:
-    """The schema of the letter is refused late, when the replay computes the letter's row."""
+    """The schema is refused only when the replay computes the row of the letter."""
     feed.create_topic(partitions=1)
     later: dict[str, Any] = {**TRIP, "fields": [*TRIP["fields"], {"name": "more", "type": "int"}]}
     unusable = {**later, "fields": [*later["fields"], {"name": "ZONE", "type": "int"}]}

@@ -1,4 +1,4 @@
-"""Fast path and general path give the same rows, dead letters, metrics and counts, and files that all readers read."""
+"""Fast path and general path give equal rows, dead letters, metrics and counts, and files that all readers can read."""
 
 import io
 import math
@@ -52,7 +52,7 @@ def edges(count: int) -> list[dict[str, Any]]:
             "id": (1 << 63) - 1 if number == 7 else number,
             "ratio": RATIOS[number % len(RATIOS)],
             "share": struct.unpack("f", struct.pack("f", number / 7))[0],
-            # One row has a huge text; of the other texts most are unique.
+            # One row has a huge text; most other texts occur only once.
             "text": TEXTS[-1] if number == 11 else None if number % 9 == 0 else f"{TEXTS[number % 5]}{number % 700}",
             "flag": number % 3 == 0,
             "small": -(1 << 31) if number == 5 else number % 40,
@@ -69,7 +69,7 @@ def edges(count: int) -> list[dict[str, Any]]:
 def landed(
     spark: SparkSession, feed: Feed, path: str, *, by: Sequence[str] = ("flag",), transforms: bool = True
 ) -> dict[str, Any]:
-    """Run the feed on one path; return everything that both paths must have in common."""
+    """Run the feed on one path; return the results that must be equal on both paths."""
     name = "_".join((path, *by))
     table, letters = (f"{feed.catalog}.{feed.name}.{name}{kind}" for kind in ("", "_letters"))
     sql = f"SELECT *, CAST(small AS BIGINT) * 2 AS twice FROM {feed.name}_{name} WHERE small <> 13"
@@ -104,14 +104,15 @@ def landed(
     }
 
 
-def test_both_paths_land_the_same_rows_and_every_reader_reads_them(lake: SparkSession, feed: Feed) -> None:
+def test_both_paths_land_the_same_rows_and_all_engines_read_them(lake: SparkSession, feed: Feed) -> None:
     any_time = {"message.timestamp.after.max.ms": str((1 << 63) - 1)}
     Topics(feed.stack.bootstrap_servers).create(feed.topic, partitions=2, config=any_time)
     values: list[bytes | None] = [*feed.avro(edges(3_000), schema=EDGES)]
     values[40:40] = [None, b"", b"no header", b"\x00\x00\x00\xff\xffunknown", values[0][:-1] if values[0] else None]
     feed.send(values)
     producer = Producer({"bootstrap.servers": feed.stack.bootstrap_servers})
-    producer.produce(feed.topic, values[0], None, timestamp=1_700_000_000_000_000_000)  # In nanoseconds: out of range.
+    # A timestamp in nanoseconds is out of range.
+    producer.produce(feed.topic, values[0], None, timestamp=1_700_000_000_000_000_000)
     assert producer.flush(30) == 0
     fast, general = landed(lake, feed, "auto"), landed(lake, feed, "off")
     assert fast == general
@@ -206,14 +207,16 @@ def test_both_paths_upsert_the_same_rows(lake: SparkSession, feed: Feed, on_dele
 
 
 def write_plans(spark: SparkSession, table: str) -> list[str]:
-    """Return the physical plans of appends to the table, from Spark's list of executions."""
+    """Return the physical plans of the table's appends, from Spark's list of executions."""
     session: Any = spark
     executions = session._jsparkSession.sharedState().statusStore().executionsList()
     plans = [executions.apply(at).physicalPlanDescription() for at in range(executions.size())]
     return [plan.partition("\n\n")[0] for plan in plans if "AppendData" in plan and table in plan]
 
 
-def test_rows_without_a_transform_reach_the_writer_uncopied_and_unchanged(lake: SparkSession, feed: Feed) -> None:
+def test_without_a_transform_the_writer_gets_the_readers_rows_uncopied_and_unchanged(
+    lake: SparkSession, feed: Feed
+) -> None:
     feed.create_topic(partitions=2)
     feed.send(feed.avro(edges(3_000), schema=EDGES))
     for by in ((), ("flag",)):
@@ -222,7 +225,7 @@ def test_rows_without_a_transform_reach_the_writer_uncopied_and_unchanged(lake: 
     [flat, _, partitioned, _] = write_plans(lake, feed.name)
     assert "BatchScan decoded records" in flat
     assert "Project" not in flat
-    # Into a partitioned table the rows are copied, because the shuffle requires copies.
+    # For a partitioned table Spark copies the rows, because the shuffle requires copies.
     assert "Project" in partitioned
 
 
@@ -253,14 +256,14 @@ def parquet_files(spark: SparkSession, feed: Feed, path: str) -> tuple[list[str]
         metadata = dict(footer.metadata)
         ours += metadata.pop(b"lakefeed.encoder", None) is not None
         directory, _, name = file.path.removeprefix(folder).rpartition("/")
-        # Drop the first line of the schema's text, which contains an address in memory.
+        # Drop the first line of the schema's text, because it contains a memory address.
         schema = str(footer.schema).partition("\n")[2]
         kept = (footer.num_rows, schema, sorted(metadata.items()))
         found.setdefault(directory, []).append((name.partition(".c000")[2], *kept))
     return sorted(row.text for row in rows), found, ours
 
 
-def test_parquet_files_of_both_paths_differ_only_in_the_encoders_name(lake: SparkSession, feed: Feed) -> None:
+def test_parquet_files_of_both_paths_differ_only_in_the_name_of_the_encoder(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send(feed.avro(edges(2_000), schema=EDGES))
     fast, general = parquet_files(lake, feed, "auto"), parquet_files(lake, feed, "off")
@@ -272,9 +275,7 @@ def test_parquet_files_of_both_paths_differ_only_in_the_encoders_name(lake: Spar
     assert (fast[2], general[2]) == (2, 0)
 
 
-def test_plan_and_run_name_the_reader_and_encoder_and_why_lakefeeds_are_not_used(
-    lake: SparkSession, feed: Feed
-) -> None:
+def test_plan_and_run_name_the_reader_and_encoder_and_the_reason_for_sparks(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send([b'{"id": 1, "tags": ["a"]}'])
     schema = {"json": {"schema_ddl": "id BIGINT, tags ARRAY<STRING>"}}

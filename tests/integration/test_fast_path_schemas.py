@@ -1,4 +1,4 @@
-"""Topics of random, also nested, Avro schemas give equal rows, dead letters, counts and manifests on both paths."""
+"""For topics of random Avro schemas, some nested, both paths give equal rows, dead letters, counts and manifests."""
 
 import json
 from typing import Any
@@ -30,7 +30,7 @@ def fill(spark: SparkSession, feed: Feed, seed: int) -> str:
 
 
 def landed(spark: SparkSession, feed: Feed, seeds: range, path: str) -> dict[str, Any]:
-    """Land all topics on one path; return everything that both paths must have in common, by topic."""
+    """Land all topics on one path; return by topic the results that must be equal on both paths."""
     tables = f"lake.{feed.name}_{path}"
     kafka = {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics_pattern": rf"{feed.name}\..*"}
     document = {
@@ -81,7 +81,7 @@ def landed(spark: SparkSession, feed: Feed, seeds: range, path: str) -> dict[str
 @pytest.mark.parametrize(
     "seeds", [pytest.param(range(4), id="few"), pytest.param(range(100, 160), id="many", marks=pytest.mark.slow)]
 )
-def test_topics_of_random_schemas_land_alike_on_both_paths(lake: SparkSession, feed: Feed, seeds: range) -> None:
+def test_topics_of_random_schemas_land_equally_on_both_paths(lake: SparkSession, feed: Feed, seeds: range) -> None:
     topics = [fill(lake, feed, seed) for seed in seeds]
     fast, general = landed(lake, feed, seeds, "auto"), landed(lake, feed, seeds, "off")
     assert fast.keys() == general.keys() == set(topics)

@@ -45,7 +45,7 @@ def value(number: int, text: str = "t") -> bytes:
 
 
 def fill(feed: Feed) -> list[str]:
-    """Create a topic of odd records and a compacted topic with gaps; return their names."""
+    """Create a topic with odd records, and a compacted topic with gaps; return the two names."""
     odd, compacted = f"{feed.name}.odd", f"{feed.name}.compacted"
     topics = Topics(feed.stack.bootstrap_servers)
     topics.create(odd, partitions=5, config={"max.message.bytes": str(2 * HUGE)})
@@ -86,7 +86,7 @@ def wait_for_gaps(spark: SparkSession, feed: Feed, topic: str) -> None:
 
 
 def landed(spark: SparkSession, feed: Feed, topics: list[str], path: str) -> dict[str, Any]:
-    """Land the topics on one path, in several batches; return everything that both paths must have in common."""
+    """Land the topics on one path, in several batches; return the results that must be equal on both paths."""
     table, letters = f"lake.{feed.name}.{path}", f"lake.{feed.name}.{path}_letters"
     shown: list[str] = []
     monitor = FeedMonitor(f"{feed.name}_{path}")
@@ -145,7 +145,7 @@ def test_both_paths_read_the_same_records_as_sparks_source(lake: SparkSession, f
 
 
 @pytest.mark.slow
-def test_no_record_is_lost_if_a_broker_is_killed_in_mid_batch(lake: SparkSession, feed: Feed, tmp_path: Path) -> None:
+def test_no_record_is_lost_if_a_broker_is_killed_during_a_batch(lake: SparkSession, feed: Feed, tmp_path: Path) -> None:
     own = Stack(tmp_path / "stack")
     try:
         brokers = own.up().bootstrap_servers
@@ -156,7 +156,7 @@ def test_no_record_is_lost_if_a_broker_is_killed_in_mid_batch(lake: SparkSession
             producer.produce(feed.topic, value(number), partition=number % 2)
             producer.poll(0)
         assert producer.flush(60) == 0
-        # The fetches are small, so that a batch has to ask the broker until its end.
+        # Fetches are small, so that the batch sends requests to the broker until its end.
         fetches = {"kafka.max.partition.fetch.bytes": 2_000, "kafka.fetch.max.bytes": 2_000}
         source = feed.source(bootstrap_servers=brokers, max_records_per_batch=20_000, options=fetches)
         pipeline = feed.pipeline(source=source, decode=DECODE, fast_path="auto")

@@ -1,4 +1,4 @@
-"""A start makes no S3 request twice: it reads each metadata file of an existing table once."""
+"""A start sends no S3 request twice: it reads each metadata file of an existing table once."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Tables of other tools with types and rules that Spark hides: a record lands, is a dead letter, or is refused."""
+"""Tables of other tools have types and rules that Spark hides: a record lands, becomes a dead letter, or is refused."""
 
 import json
 
@@ -53,10 +53,10 @@ def test_values_that_a_column_refuses_become_dead_letters(lake: SparkSession, fe
         ("id INT, s STRING COLLATE UTF8_LCASE", [], "collate"),
     ],
 )
-def test_a_table_that_iceberg_would_refuse_is_refused_before_anything_is_created(
+def test_a_table_definition_that_iceberg_refuses_is_refused_before_anything_is_created(
     lake: SparkSession, feed: Feed, ddl: str, partition: list[str], says: str
 ) -> None:
-    """The file is refused by itself if it declares the columns, but for collations; otherwise the start is refused."""
+    """If the pipeline file declares the columns, the file is refused (but for collations), otherwise the start."""
     feed.create_topic(partitions=1)
     sink = {"iceberg": {"table": feed.table, "partition_by": partition}}
     blocks = {"decode": {"json": {"schema_ddl": ddl}}, "sink": sink}
@@ -97,7 +97,7 @@ def test_the_refusal_of_a_table_with_a_time_column_names_the_column(lake: SparkS
 
 
 def test_a_text_that_a_uuid_column_or_a_partition_refuses_is_a_dead_letter(lake: SparkSession, feed: Feed) -> None:
-    """Without a transform, the table's types are checked on the record; only the partition's path is tried out."""
+    """Without a transform, each record is checked by the types of the table; for partitions only the path is tried."""
     feed.create_table({"u": UUIDType(), "zone-name": StringType()})
     feed.create_topic(partitions=1)
     values = [(GOOD, "a"), ("1-1-1-1-1", "a"), (None, "long" * 500), (GOOD, "é" * 20), ("", None), (None, None)]

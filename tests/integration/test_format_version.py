@@ -1,4 +1,4 @@
-"""Feeds into tables of format version 3: upserts with history and dead letters, the upgrade of a table, its plan."""
+"""Feeds write tables of format version 3: upserts with history and dead letters, the upgrade of a table, its plan."""
 
 import pytest
 from pyspark.sql import SparkSession
@@ -16,7 +16,9 @@ def version(feed: Feed, table: str) -> int:
     return int(open_table(table, connections=feed.connections).format_version)
 
 
-def test_an_upsert_feed_equals_its_model_after_an_upgrade_to_version_3(lake: SparkSession, feed: Feed) -> None:
+def test_an_upsert_feed_equals_its_model_after_its_table_is_upgraded_to_version_3(
+    lake: SparkSession, feed: Feed
+) -> None:
     history = f"{feed.table}_history"
     feed.create_topic(partitions=2)
     model = Model(keys=100, partitions=2)

@@ -1,4 +1,4 @@
-"""Records of each format that lakefeed has produced are read by Confluent's clients, and landed by a pipeline."""
+"""Confluent's clients read the records that lakefeed produces in each format, and a pipeline lands them."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -32,7 +32,7 @@ def expected(count: int = 20) -> list[dict[str, Any]]:
 
 
 def landed(feed: Feed, spark: SparkSession, **blocks: Any) -> list[dict[str, Any]]:
-    # Run in a new thread, because Spark's active session belongs to a thread, and a run must not depend on it.
+    # Spark's active session belongs to a thread. Use a new thread, because a run must not depend on the active session.
     with ThreadPoolExecutor(1) as thread:
         ran = thread.submit(feed.pipeline(**blocks).run, spark=spark, once=True)
         assert ran.result().rows == 20
@@ -55,8 +55,8 @@ def test_protobuf_records_land_and_confluents_client_reads_them(lake: SparkSessi
         trips(lake), format="confluent-protobuf", topic=feed.topic, registry=feed.stack.schema_registry_url, schema=TRIP
     )
     assert produce(records, feed.topic, bootstrap_servers=feed.stack.bootstrap_servers).records == 20
-    # The reference library decodes the values, not Confluent's Python deserialiser: that requests a descriptor, and
-    # this registry answers with the schema's text.
+    # Decode with the reference library: Confluent's Python deserialiser asks for a descriptor, but this registry
+    # answers with the schema's text.
     trip = message_class({"trip.proto": TRIP}, "nyc.Trip")
     values = [bytes(each.value() or b"") for each in read(feed.stack, feed.topic)]
     assert {value[5] for value in values} == {0}
@@ -88,7 +88,7 @@ def test_json_schema_records_and_keys_land(lake: SparkSession, feed: Feed) -> No
 
 
 def test_a_json_schema_derived_from_rows_keeps_names_and_numbers(lake: SparkSession, feed: Feed) -> None:
-    """The names and numbers include some that Avro does not allow."""
+    """Some of the names and numbers are not allowed in Avro."""
     feed.create_topic(partitions=1)
     registry = feed.stack.schema_registry_url
     rows = lake.sql("SELECT 1.25BD AS `1`, 'x' AS `a b`, 12345678901234567890BD AS large, NULL AS `2`")
@@ -99,7 +99,7 @@ def test_a_json_schema_derived_from_rows_keeps_names_and_numbers(lake: SparkSess
     assert read_by_confluent(feed) == [{"1": 1.25, "a b": "x", "large": 12345678901234567890, "2": None}] * 2
 
 
-def test_a_schema_inferred_from_a_sample_is_kept(lake: SparkSession, feed: Feed) -> None:
+def test_a_schema_inferred_from_a_sample_is_reused_by_the_next_run(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send([json.dumps(row).encode() for row in expected()])
     decode = {"json": {"schema": "sample"}}
@@ -129,7 +129,7 @@ def test_property_names_of_any_kind_land_and_are_read_back(lake: SparkSession, f
     assert all(
         row == {"id": row["id"], **{name: dict.fromkeys(columns, row["id"]) for name in columns}} for row in feed.rows()
     )
-    # A later version of the schema adds a field with an odd name, at the top and inside the other columns.
+    # The next version of the schema adds a field with an odd name, at the top and inside the other columns.
     send([*names, "l a.t`er"], 1, "-later")  # Under its own subject the registry would refuse this version.
     assert feed.pipeline(decode=decode).run(spark=lake, once=True).rows == 1
     [new] = [row for row in feed.rows() if row["l a.t`er"] is not None]

@@ -1,4 +1,4 @@
-"""A feed waits for more records, to write fewer and larger files, but not beyond a deadline, and not with ``once``."""
+"""A feed gathers records, to write fewer and larger files, until a deadline; a run with ``once`` does not wait."""
 
 import time
 
@@ -18,7 +18,7 @@ def gathering(feed: Feed, max_wait: str, least: int = LEAST) -> Pipeline:
 
 
 def records(run: Background) -> list[int]:
-    """Return the number of records of each batch that has any."""
+    """Return the number of records of each batch, without empty batches."""
     return [each.records for each in run.batches if each.records]
 
 
@@ -34,7 +34,7 @@ def test_few_records_wait_until_the_deadline_and_land_in_one_batch(lake: SparkSe
     feed.create_topic(partitions=6)
     send(feed, EACH)
     with running(gathering(feed, "1 hour"), lake) as run:
-        # The first batch of a run lands the existing records without waiting.
+        # The first batch of a run does not wait: it lands the records that are already in the topic.
         until(lambda: records(run) == [EACH])
         sent = EACH
         while len(records(run)) < 3:
@@ -43,7 +43,7 @@ def test_few_records_wait_until_the_deadline_and_land_in_one_batch(lake: SparkSe
             time.sleep(0.3)
             assert sent < 100 * LEAST
     assert all(each >= LEAST for each in records(run)[1:])
-    # Each batch has written one file; with a task for each partition of the topic, it would have written six.
+    # Each batch wrote one file; with one task for each partition of the topic, it would have written six files.
     assert files(feed) == 3
 
     # A run with once does not wait: it lands the remaining records, however few they are.
@@ -51,7 +51,7 @@ def test_few_records_wait_until_the_deadline_and_land_in_one_batch(lake: SparkSe
     sent += 1
     assert gathering(feed, "1 hour").run(spark=lake, once=True).records == sent - sum(records(run))
 
-    # A lone record waits for the configured time and no longer.
+    # A single record waits for the configured time and no longer.
     with running(gathering(feed, "2 seconds", least=10_000), lake) as run:
         send(feed, 1)
         until(lambda: sum(records(run)) == 1)

@@ -1,4 +1,4 @@
-"""Records in AWS Glue's framing, with moto's schema registry, in both ways of reading."""
+"""On both read paths, a feed reads records in AWS Glue's framing, with schemas of moto's registry."""
 
 import json
 import uuid
@@ -100,7 +100,9 @@ def test_records_in_glues_framing_are_read_and_a_new_version_adds_its_column(
 
 @pytest.mark.quick
 @pytest.mark.parametrize("fast_path", ["auto", "off"])
-def test_unusable_frames_become_dead_letters(lake: SparkSession, feed: Feed, glue: Glue, fast_path: str) -> None:
+def test_records_with_unusable_frames_become_dead_letters(
+    lake: SparkSession, feed: Feed, glue: Glue, fast_path: str
+) -> None:
     feed.create_topic(partitions=1)
     one, other, unknown = glue.create(feed.topic, V1), glue.create(f"{feed.topic}-other", V1), uuid.uuid4()
     data = avro_bytes(V1, {"id": 1, "name": "x"})
@@ -131,7 +133,7 @@ def test_json_in_glues_framing_is_read(lake: SparkSession, feed: Feed, glue: Glu
     assert sorted(row["id"] for row in feed.rows()) == [1, 2]
 
 
-def test_a_missing_schema_and_a_missing_subject_are_refused(lake: SparkSession, feed: Feed, glue: Glue) -> None:
+def test_a_missing_schema_or_subject_is_refused(lake: SparkSession, feed: Feed, glue: Glue) -> None:
     feed.create_topic(partitions=1)
     with pytest.raises(LakefeedError, match=f"has no subject {feed.topic}"):
         feed.pipeline(decode=glue.decode(feed)).run(spark=lake, once=True)

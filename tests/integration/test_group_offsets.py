@@ -1,4 +1,4 @@
-"""lakefeed reads the offsets of a consumer group while an open transaction is about to change these offsets."""
+"""While an open transaction is about to change a group's offsets, lakefeed does not use the old offsets."""
 
 import uuid
 
@@ -13,7 +13,7 @@ from lakefeed.operations.status import group_lag
 from lakefeed_local.stack import Endpoints
 
 
-def test_offsets_in_an_open_transaction_are_refused_as_a_start_and_left_out_of_a_lag(stack: Endpoints) -> None:
+def test_offsets_in_an_open_transaction_are_refused_as_a_start_and_left_out_of_the_lag(stack: Endpoints) -> None:
     topic = group = f"held-{uuid.uuid4().hex[:8]}"
     servers = stack.bootstrap_servers
     Topics(servers).create(topic, partitions=1)

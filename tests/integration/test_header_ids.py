@@ -1,4 +1,4 @@
-"""Schema ids in headers, from Confluent's own serializers, in both ways of reading and in what lakefeed writes."""
+"""Schema ids in headers, from Confluent's own serializers: both read paths use them, and lakefeed writes them."""
 
 import json
 import urllib.request
@@ -74,7 +74,7 @@ def registry(stack: Endpoints) -> Iterator[str]:
 def serializer(
     kind: str, topic: str, registry: str, *, header: bool, field: str = "value", text: str = V1
 ) -> Serialize:
-    """Return a function that serializes with Confluent's own serializer: the bytes, and the headers it adds."""
+    """Return a function that serializes with Confluent's serializer, and gives the bytes and the headers."""
     client, more = SchemaRegistryClient({"url": registry}), IN_HEADER if header else {}
     made: Any
     if kind == "protobuf":
@@ -109,7 +109,7 @@ def letters_of(feed: Feed) -> list[str]:
 
 
 def pipeline_of(feed: Feed, registry: str, kind: str = "avro", **blocks: Any) -> Any:
-    # The records' message is not the first one of the schema.
+    # The records use another message than the schema's first one.
     more = {"message": "Trip"} if kind == "protobuf" else {}
     decode = {kind: {"registry": registry, **more}, "metadata": ["offset"], **blocks.pop("decode", {})}
     return feed.pipeline(decode=decode, dead_letters={"table": f"lake.{feed.name}.dead_letters"}, **blocks)
@@ -135,7 +135,7 @@ def test_values_with_a_guid_in_a_header_are_read_beside_prefixed_ones(
 
 
 @pytest.mark.parametrize("fast_path", ["auto", "off"])
-def test_a_new_schema_that_only_headers_name_adds_its_column(
+def test_a_schema_that_is_named_only_in_headers_adds_its_column(
     lake: SparkSession, feed: Feed, registry: str, fast_path: str
 ) -> None:
     feed.create_topic(partitions=1)
@@ -182,7 +182,7 @@ def test_unusable_ids_in_headers_become_dead_letters(
     }
     for headers in reasons.values():
         send(feed, value, headers)
-    # Equal headers, a header for keys and a header without a value do not contradict each other.
+    # Duplicate headers, the header of the key and a header without a value do not conflict.
     send(feed, value, [(GUID, guid), (GUID, guid), ("__key_schema_id", b"\0")])
     pipeline = pipeline_of(feed, registry, fast_path=fast_path)
     summary = pipeline.run(spark=lake, once=True)
@@ -197,7 +197,7 @@ def test_ids_in_apicurios_headers_are_read(lake: SparkSession, feed: Feed, stack
     registry = SchemaRegistry(stack.schema_registry_url)
     own = stack.schema_registry_url.replace("/apis/ccompat/v7", "/apis/registry/v3")
     ids = {}
-    # Two subjects have the same content, so that the global id is another number than the content's id.
+    # Register the content under two subjects, so that its global id differs from its content id.
     for subject, text in (("before", V1), ("value", V1), ("other", V2)):
         registry.register(f"{feed.topic}-{subject}", text)
         with urllib.request.urlopen(f"{own}/groups/default/artifacts/{feed.topic}-{subject}/versions/1") as answer:
@@ -224,7 +224,7 @@ def test_ids_in_apicurios_headers_are_read(lake: SparkSession, feed: Feed, stack
     assert all(expected in found for expected, found in zip(bad, letters_of(feed), strict=True)), letters_of(feed)
 
 
-def test_a_registry_without_guids_is_named(lake: SparkSession, feed: Feed, stack: Endpoints) -> None:
+def test_the_error_names_a_registry_without_guids(lake: SparkSession, feed: Feed, stack: Endpoints) -> None:
     feed.create_topic(partitions=1)
     SchemaRegistry(stack.schema_registry_url).register(f"{feed.topic}-value", V1)
     send(feed, avro_bytes(json.loads(V1), {"id": 1, "name": "n"}), [(GUID, b"\x01" + bytes(16))])
@@ -234,7 +234,7 @@ def test_a_registry_without_guids_is_named(lake: SparkSession, feed: Feed, stack
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_confluents_deserializers_read_the_headers_of_to_records(
+def test_confluents_deserializers_read_the_headers_that_to_records_writes(
     lake: SparkSession, feed: Feed, registry: str, kind: str
 ) -> None:
     feed.create_topic(partitions=1)
@@ -283,7 +283,7 @@ def test_init_finds_the_subject_by_the_guid_in_a_header(
     assert json.loads(result.stdout)["subject"] == subject
 
 
-def test_a_replay_reads_letters_whose_schema_a_header_names(lake: SparkSession, feed: Feed, registry: str) -> None:
+def test_a_replay_reads_letters_whose_header_names_the_schema(lake: SparkSession, feed: Feed, registry: str) -> None:
     feed.create_topic(partitions=1)
     send(feed, *serializer("avro", feed.topic, registry, header=True)({"id": 1, "name": "a"}))
     expect = {"small": {"rule": "id < 1", "on_violation": "dead_letter"}}
@@ -315,7 +315,7 @@ def test_the_kafka_sink_writes_guids_into_headers(lake: SparkSession, feed: Feed
 
 
 @pytest.mark.quick
-def test_samples_show_records_whose_schema_a_header_names(
+def test_samples_show_records_whose_header_names_the_schema(
     feed: Feed, registry: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, text in {**feed.environment, "SCHEMA_REGISTRY_URL": registry}.items():

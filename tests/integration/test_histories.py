@@ -1,4 +1,4 @@
-"""Random histories of a feed: after each step lakefeed's numbers equal those of an independent count.
+"""After each step of a feed's random history, lakefeed's numbers equal those of an independent count.
 
 The steps are batches, batch runs, rewinds that delete or keep rows, records removed by retention, a recreated topic,
 dead letters and their replay, and expired snapshots. The count reads the rows and their offsets with pyiceberg.
@@ -103,7 +103,7 @@ class History:
             return
         self.letters = {each for each in self.letters if each[0] != partition or each[1] < to}
         if delete:
-            # A rewind deletes only rows below the feed's position: rows above it were kept by an earlier rewind.
+            # A rewind deletes only rows below the feed's position; an earlier rewind has kept the rows above it.
             for key in [each for each in self.rows if each[0] == partition and to <= each[1] < self.at[partition]]:
                 del self.rows[key]
         self.at[partition] = to
@@ -123,7 +123,7 @@ class History:
             ).collect()
 
     def lose(self) -> None:
-        """Remove records by retention, some of which the feed has not read, and let the feed accept the loss."""
+        """Let retention remove records, some of them unread, and let the feed accept the loss."""
         assert self.at is not None
         self.send()
         partition = self.dice.randrange(PARTITIONS)
@@ -198,18 +198,18 @@ def play(lake: SparkSession, feed: Feed, seed: int, steps: list[str]) -> None:
         raise
 
 
-def test_a_fixed_history_of_a_feed_equals_its_table(lake: SparkSession, feed: Feed) -> None:
+def test_the_table_equals_the_expected_rows_after_a_fixed_history(lake: SparkSession, feed: Feed) -> None:
     play(lake, feed, 7, ["rewind", "replay", "lose"])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(6))
-def test_random_histories_of_a_feed_equal_its_table(lake: SparkSession, feed: Feed, number: int) -> None:
+def test_the_table_equals_the_expected_rows_after_random_histories(lake: SparkSession, feed: Feed, number: int) -> None:
     seed = int(os.environ.get("HISTORY") or time.time_ns() % 10**9) + number
     print(f"seed {seed}")
     dice = random.Random(seed)
     names = [each for each in STEPS if each != "recreate"]
-    # No snapshot may expire after the topic was recreated: without the commit that left the old topic, verify cannot
-    # explain the rows of the old topic.
+    # Expire no snapshot after the topic was recreated: without the last commit of the old topic, verify cannot explain
+    # the rows of that topic.
     later = [each for each in names if each != "expire"]
     play(lake, feed, seed, [*dice.choices(names, k=14), "recreate", *dice.choices(later, k=4)])

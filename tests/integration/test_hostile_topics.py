@@ -1,4 +1,4 @@
-"""Each record becomes an unchanged row or dead letter, whatever a producer has written to the topic."""
+"""Whatever a producer has written to the topic, each record becomes an unchanged row or a dead letter."""
 
 import json
 import time
@@ -111,13 +111,13 @@ def consumed(feed: Feed, topics: list[str]) -> dict[tuple[str, int, int], Record
 
 
 def kept(feed: Feed, table: str, prefix: str = "") -> dict[tuple[str, int, int], Record]:
-    """Return the rows of a table by the topic, partition and offset of their record."""
+    """Return the rows of a table, by topic, partition and offset of the record."""
     rows = open_table(table, connections=feed.connections).scan().to_arrow().to_pylist()
     return {
         (row[f"{prefix}topic"], row[f"{prefix}partition"], row[f"{prefix}offset"]): {
             "key": row[f"{prefix}key"],
             "value": row["value"],
-            # pyiceberg reads a null list as an empty list, so take an empty list of headers for null.
+            # pyiceberg reads a null list as an empty list, so treat an empty list of headers as null.
             "headers": row[f"{prefix}headers"] or None,
             "timestamp": round(row[f"{prefix}timestamp"].timestamp() * 1000),
         }
@@ -136,7 +136,7 @@ def test_records_of_every_kind_become_complete_rows_or_dead_letters(lake: SparkS
     assert kept(feed, feed.table, "kafka_") == expected
     assert lake.table(feed.table).where("size(kafka_headers) = 0").count() == 0
     assert not landed.verify(deep=True).faults
-    # What is left in the topics are transaction markers, so the next batch has no record.
+    # Only transaction markers are left in the topics, so the next batch has no records.
     assert landed.run(spark=lake, once=True).records == 0
 
     dead = f"lake.{feed.name}.dead"
@@ -153,7 +153,7 @@ def test_records_of_every_kind_become_complete_rows_or_dead_letters(lake: SparkS
 
 
 @pytest.mark.slow
-def test_a_compacted_topic_with_gaps_lands_completely(lake: SparkSession, feed: Feed) -> None:
+def test_a_compacted_topic_with_gaps_lands_without_losses(lake: SparkSession, feed: Feed) -> None:
     settings = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
     Topics(feed.stack.bootstrap_servers).create(feed.topic, partitions=1, config=settings)
     producer, deadline = producing(feed), time.monotonic() + 120

@@ -1,4 +1,4 @@
-"""Keys and values that would attack whoever views them: scripts, control and direction characters, 1 MB of text."""
+"""Keys and values that attack the programs that show them: scripts, control and direction characters, 1 MB of text."""
 
 import json
 import re
@@ -34,7 +34,7 @@ def send(feed: Feed) -> None:
     assert producer.flush(30) == 0
 
 
-def test_hostile_keys_and_values_harm_no_view(feed: Feed, tmp_path: Path) -> None:
+def test_no_view_is_harmed_by_hostile_keys_and_values(feed: Feed, tmp_path: Path) -> None:
     environment = {**feed.environment, "LAKEFEED_HOME": str(tmp_path / "home")}
     feed.create_topic(partitions=1)
     send(feed)
@@ -64,7 +64,7 @@ def test_hostile_keys_and_values_harm_no_view(feed: Feed, tmp_path: Path) -> Non
         found = CONTROLS.search(text)
         assert found is None, (name, text[max(0, found.start() - 100) :][:200])
         assert len(text.encode()) < MOST_BYTES, name
-    assert "alert(1)" in texts[f"{own}/dead-letters"]  # A script may be in the answer, because JSON is not executed.
+    assert "alert(1)" in texts[f"{own}/dead-letters"]  # The answer may contain a script, because JSON is not executed.
     assert all(problems(event) == [] for event in sent)
     *logged, summary = texts["log"].splitlines()
     assert summary.startswith(f"{feed.name}: 1 batch, 5 records, 1 row")
@@ -73,7 +73,7 @@ def test_hostile_keys_and_values_harm_no_view(feed: Feed, tmp_path: Path) -> Non
 
 
 def stream(page: str, feed: str, *, events: int) -> str:
-    """Return the first `events` server-sent events; check that each is a name and a single line of JSON."""
+    """Return the first `events` server-sent events; check that each has a name and a single line of JSON."""
     lines: list[str] = []
     with urllib.request.urlopen(f"{page.rstrip('/')}/api/stream?feed={feed}", timeout=30) as answer:
         while sum(line.startswith("data:") for line in lines) < events:

@@ -1,4 +1,4 @@
-"""A feed decodes with the format of docs/extension-points.md, which a separate package provides."""
+"""A feed decodes with the format of docs/extension-points.md, which is installed as a separate package."""
 
 from collections.abc import Iterator
 
@@ -26,7 +26,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 
 @pytest.mark.quick
-def test_installed_format_gives_rows_and_dead_letters(lake: SparkSession, feed: Feed) -> None:
+def test_an_installed_format_gives_rows_and_dead_letters(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send([*GOOD[:10], *POISON, *GOOD[10:]])
     letters = f"lake.{feed.name}.letters"

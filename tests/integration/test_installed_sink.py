@@ -1,4 +1,4 @@
-"""A feed writes to a sink that a separate package provides, and that has its own ledger."""
+"""A feed writes to a sink that is installed as a separate package and has its own ledger."""
 
 import json
 import sqlite3
@@ -68,13 +68,13 @@ def test_an_installed_sink_writes_a_repeated_batch_once(
     assert [each.table for each in pipeline.status(spark=lake).partitions] == [4]
 
 
-def test_unsupported_settings_are_refused_by_the_sink(feed: Feed, tmp_path: Path) -> None:
+def test_a_sink_refuses_settings_that_it_does_not_support(feed: Feed, tmp_path: Path) -> None:
     pipeline = feed.pipeline(decode=DECODE, sink={"sqlite_archive": {"path": str(tmp_path / "rows.db")}})
     with pytest.raises(ConfigError, match="sqlite_archive cannot be rewound: rows would be written twice"):
         plan_rewind(pipeline, "earliest")
 
 
-def test_verify_proves_the_rows_of_an_installed_sink_and_finds_missing_or_doubled_rows(
+def test_verify_finds_missing_and_doubled_rows_of_an_installed_sink(
     feed: Feed, lake: SparkSession, tmp_path: Path
 ) -> None:
     path = tmp_path / "rows.db"
@@ -97,7 +97,7 @@ def test_verify_proves_the_rows_of_an_installed_sink_and_finds_missing_or_double
     assert sorted(finding.kind for finding in pipeline.verify(deep=True).faults) == ["duplicates", "missing"]
 
 
-def test_an_installed_secondary_sink_catches_up(feed: Feed, lake: SparkSession, tmp_path: Path) -> None:
+def test_an_installed_secondary_sink_catches_up_after_an_error(feed: Feed, lake: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "later"
     path = folder / "rows.db"
     blocks: dict[str, Any] = {
@@ -109,7 +109,7 @@ def test_an_installed_secondary_sink_catches_up(feed: Feed, lake: SparkSession, 
     feed.pipeline(**blocks).run(spark=lake, once=True)
     folder.rename(tmp_path / "away")
     send(feed, 2)
-    # The sink's folder was moved away, so SQLite cannot open the database and the sink pauses.
+    # The sink's folder was moved away: SQLite cannot open the database, and the sink pauses.
     assert list(feed.pipeline(**blocks).run(spark=lake, once=True).paused) == ["copy"]
     (tmp_path / "away").rename(folder)
     send(feed, 3)

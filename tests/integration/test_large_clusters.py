@@ -1,4 +1,4 @@
-"""A feed of a thousand topics is planned, and a topic of ten thousand partitions lands, on a real broker.
+"""On a real broker, a feed of a thousand topics is planned, and a topic of ten thousand partitions lands.
 
 With ``-s`` the tests print durations and sizes. docs/size-a-feed.md has the arithmetic for more than one machine.
 """
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 TOPICS = 1000
 RECORDS = 5
 PARTITIONS = 10_000
-# Indexes must be small for so many partitions: by default a broker reserves 20 MB of address space for each one.
+# With so many partitions the indexes must be small: by default a broker reserves 20 MB of address space for an index.
 SMALL = {"segment.index.bytes": "65536"}
 DECODE = {"json": {"schema_ddl": "id BIGINT"}}
 
@@ -126,7 +126,7 @@ def test_a_topic_of_ten_thousand_partitions_lands(feed: Feed, admin: AdminClient
 
 
 def send_to_each_partition(feed: Feed, batch: int) -> None:
-    # Silence the producer, which would warn of each partition whose leader it does not know yet.
+    # Silence the producer, which would warn of each partition whose leader is not known yet.
     quiet = {"log_level": 3}
     producer = Producer({"bootstrap.servers": feed.stack.bootstrap_servers, "linger.ms": 50, **quiet})
     failed: list[Any] = []

@@ -1,4 +1,4 @@
-"""One job lands many topics, each in a separate table; a failing topic stops no other topic, and new ones are added."""
+"""One job lands many topics in separate tables and adds new topics; a topic that fails does not stop the others."""
 
 import json
 from typing import Any
@@ -38,7 +38,7 @@ def test_each_topic_lands_in_a_separate_table_and_a_restart_resumes(lake: SparkS
     first = pipeline.run(spark=lake, once=True)
     assert failures(first) == {}
     assert (first.records, first.rows) == (53, 53)
-    # The busy topic needs three batches; the quiet one is done after the first.
+    # The busy topic needs three batches; the quiet topic needs one.
     batches = {each.topic: each.batches for each in first.tables}
     assert batches[shop.topic("orders")] >= 3
     assert batches[shop.topic("users")] == 1
@@ -52,7 +52,7 @@ def test_each_topic_lands_in_a_separate_table_and_a_restart_resumes(lake: SparkS
 
 
 @pytest.mark.quick
-def test_a_failing_topic_stops_no_other_topic_and_resumes_when_repaired(lake: SparkSession, shop: Shop) -> None:
+def test_a_topic_that_fails_stops_no_other_topic_and_resumes_after_the_repair(lake: SparkSession, shop: Shop) -> None:
     for name in ("orders", "users"):
         shop.create(name)
     shop.send("orders", [{"id": 1, "total": 1.0}])
@@ -67,7 +67,7 @@ def test_a_failing_topic_stops_no_other_topic_and_resumes_when_repaired(lake: Sp
     assert verified(healed)
 
 
-def test_later_topics_begin_at_the_configured_start(lake: SparkSession, shop: Shop) -> None:
+def test_topics_that_appear_later_begin_at_the_configured_start(lake: SparkSession, shop: Shop) -> None:
     def run(**reads: str) -> dict[str, int]:
         pipeline = shop.pipeline(reads={"start": "latest", **reads})
         planned = {
@@ -96,7 +96,7 @@ def test_later_topics_begin_at_the_configured_start(lake: SparkSession, shop: Sh
 def test_a_running_job_adds_new_topics_and_resumes_a_paused_table(lake: SparkSession, shop: Shop) -> None:
     shop.create("users")
     shop.create("orders")
-    # The topic users has no registered schema yet, so its table cannot begin.
+    # The topic users has no registered schema yet, so its table cannot start.
     shop.feed.send([b"early"], topic=shop.topic("users"))
     shop.send("orders", [{"id": 1, "total": 1.0}])
     pipeline = shop.pipeline(
@@ -117,7 +117,7 @@ def test_a_running_job_adds_new_topics_and_resumes_a_paused_table(lake: SparkSes
 
 
 def test_a_job_resumes_a_rewound_table_and_ends_when_another_job_takes_over(lake: SparkSession, shop: Shop) -> None:
-    """If a job resumed after another job has taken its table, the two would take the table from each other in turns."""
+    """If a job resumed after it lost its table to another job, the two would take the table from each other forever."""
     shop.create("orders")
     shop.send("orders", [{"id": 1, "total": 1.0}])
     pipeline = shop.pipeline(tables={"on_failure": "pause", "retry_after": "1 second"})
@@ -144,7 +144,7 @@ def test_a_job_resumes_a_rewound_table_and_ends_when_another_job_takes_over(lake
     assert sorted(row["id"] for row in shop.rows("orders")) == [1, 1, 2, 3]
 
 
-def test_topics_never_write_to_a_foreign_or_shared_table(lake: SparkSession, shop: Shop) -> None:
+def test_topics_do_not_write_to_a_table_of_another_feed_or_topic(lake: SparkSession, shop: Shop) -> None:
     def send(name: str, number: int) -> None:
         shop.feed.send_ids([number], topic=shop.topic(name))
 
@@ -163,8 +163,8 @@ def test_topics_never_write_to_a_foreign_or_shared_table(lake: SparkSession, sho
     assert "this feed has not created it" in failures(first)[shop.topic("legacy")]
     assert lake.table(shop.table("legacy")).columns == ["name"]
 
-    # New topics whose tables would be those of older topics. 'a-b' and 'UPPER' come first in the order of names, but
-    # the older topics must keep their tables.
+    # The tables of these new topics would be those of older topics. 'a-b' and 'UPPER' come first by name, but the older
+    # topics must keep their tables.
     for name in ("a-b", "UPPER", "letters"):
         shop.create(name, partitions=1)
         send(name, 2)
@@ -182,7 +182,9 @@ def test_topics_never_write_to_a_foreign_or_shared_table(lake: SparkSession, sho
     assert sorted(each.topics[0] for each in plans.tables if each.refusal) == sorted(message)
 
 
-def test_a_table_of_rows_is_refused_for_dead_letters_and_the_reverse(lake: SparkSession, feed: Feed) -> None:
+def test_a_table_of_rows_is_refused_for_dead_letters_and_a_table_of_dead_letters_for_rows(
+    lake: SparkSession, feed: Feed
+) -> None:
     feed.create_topic(partitions=1)
     feed.send([b"1", b'{"id": 1}'])
     decode = {"json": {"schema_ddl": "id BIGINT"}}
@@ -222,7 +224,7 @@ def test_each_topic_is_upserted_by_its_own_keys_with_a_history(lake: SparkSessio
     table = f"lake.{shop.feed.name}.{{topic}}"
     pipeline = shop.pipeline(
         decode={"json": {"schema_ddl": "id BIGINT, city STRING, op STRING"}},
-        # The transforms of all topics read a view of the same name, although the topics are written in parallel.
+        # The transforms of all topics read a view of the same name, and run in parallel.
         transform={"sql": f"SELECT *, upper(city) AS loud FROM {shop.feed.name}"},
         sink={
             "iceberg": {
@@ -251,7 +253,7 @@ def test_each_topic_is_upserted_by_its_own_keys_with_a_history(lake: SparkSessio
     assert verified(pipeline)
 
 
-def test_commands_apply_to_the_table_of_one_topic_or_to_all_tables(
+def test_commands_work_on_the_table_of_one_topic_or_on_all_tables(
     lake: SparkSession, shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("orders", "users"):

@@ -1,4 +1,4 @@
-"""A feed's monitor, ``status`` and ``lag`` show the progress that the real Kafka, S3 and catalog have."""
+"""A feed's monitor, ``status`` and ``lag`` show the true progress, with a real Kafka, S3 store and catalog."""
 
 import json
 import time
@@ -91,7 +91,7 @@ def test_lag_agrees_with_the_broker_while_nothing_runs(lake: SparkSession, feed:
 
 
 def test_the_lag_of_any_group_is_computed_from_its_committed_offsets(feed: Feed) -> None:
-    """The group has a record of 1 MB at its position, and no committed offset in the second partition."""
+    """The next record of the group has 1 MB, and the group has no committed offset in the second partition."""
     feed.create_topic(partitions=2)
     feed.send([b"x" * 900_000] * 3, partition=0)
     feed.send(records(5), partition=1)
@@ -118,8 +118,8 @@ def test_the_lag_of_a_group_in_empty_transactional_and_deleted_topics(feed: Feed
     Topics(servers).delete(deleted)
     until(lambda: deleted not in Topics(servers).list())
     lag = group_lag(cluster, feed.name)
-    # The group has read the committed record. Left are its marker, an aborted record, and the marker of the abort: none
-    # is a record to read, so the lag in seconds is 0.
+    # The group has read the committed record. After it come its marker, an aborted record and the marker of the abort.
+    # None of them is a record to read, so the lag in seconds is 0.
     assert [(part.topic, part.lag, part.seconds) for part in lag.partitions] == [
         (empty, 0, 0.0),
         (transactions, 3, 0.0),
@@ -129,7 +129,7 @@ def test_the_lag_of_a_group_in_empty_transactional_and_deleted_topics(feed: Feed
         group_lag(cluster, feed.name, topics=[deleted])
 
 
-def test_the_first_remaining_record_gives_the_lag_in_seconds_after_retention(feed: Feed) -> None:
+def test_after_retention_the_lag_in_seconds_is_that_of_the_first_remaining_record(feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send(records(10), partition=0)
     cluster = validated(KafkaSource, "test", bootstrap_servers=feed.stack.bootstrap_servers, topics=[feed.topic])
@@ -188,7 +188,7 @@ def test_a_job_with_a_table_for_each_topic_is_monitored_as_one_feed(lake: SparkS
     assert {part.topic for part in progress.partitions} == set(topics)
 
 
-def test_the_position_of_a_sink_without_a_ledger_is_that_of_the_checkpoint(lake: SparkSession, feed: Feed) -> None:
+def test_for_a_sink_without_a_ledger_the_position_is_that_of_the_checkpoint(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send(records(10))
     path = f"s3a://{feed.stack.bucket}/files/{feed.name}"
@@ -202,7 +202,7 @@ def test_the_position_of_a_sink_without_a_ledger_is_that_of_the_checkpoint(lake:
     assert status.last_batch == 0
 
 
-def test_each_of_several_sinks_has_its_own_figures(lake: SparkSession, feed: Feed) -> None:
+def test_each_of_several_sinks_has_separate_figures(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send(records(10))
     pipeline = feed.pipeline(sinks={"copy": {"iceberg": {"table": f"lake.{feed.name}.copy"}}}, decode=JSON_ROWS)
@@ -216,7 +216,7 @@ def test_each_of_several_sinks_has_its_own_figures(lake: SparkSession, feed: Fee
     assert 0 < batch.phases["commit"] <= batch.phases["write sink"]
 
 
-def test_the_progress_of_a_query_with_state_shows_the_state(lake: SparkSession, feed: Feed) -> None:
+def test_the_progress_of_a_query_with_state_includes_the_state(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send(records(10))
     sql = f"SELECT id % 3 AS rest, count(*) AS n FROM {feed.name} GROUP BY id % 3"
@@ -230,8 +230,8 @@ def test_the_progress_of_a_query_with_state_shows_the_state(lake: SparkSession, 
     progress = monitor.snapshot()
     assert progress.last_batch is not None
     assert progress.last_batch.state.rows == 3
-    # For a query with state the ledger also has Spark's log of batches, as if it were a topic; the progress must not
-    # show that.
+    # A query with state stores Spark's batch numbers in the ledger, as offsets of a topic; the progress must not show
+    # them.
     assert {part.topic for part in progress.partitions} == {feed.topic}
     assert progress.lag == 0
     assert lag_of(pipeline).records == 0

@@ -122,7 +122,7 @@ def test_parquet_files_and_traces_of_runs_are_written_to_the_folder(lake: SparkS
     assert len(beside) == 2
 
 
-def test_a_check_requests_no_store_and_names_the_fault_of_a_folder(disk: Feed) -> None:
+def test_check_sends_no_request_to_a_store_and_names_the_fault_of_a_folder(disk: Feed) -> None:
     disk.create_topic()
     disk.send(disk.avro(trips(0, 1)))
     file = disk.write_file()

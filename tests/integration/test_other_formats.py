@@ -1,4 +1,4 @@
-"""Spark formats by name: Delta Lake as a sink and as a source, with its jar from the block `spark:`."""
+"""Spark formats by name: Delta Lake is a sink and a source, with its jar from the block `spark:`."""
 
 import json
 from pathlib import Path
@@ -44,7 +44,7 @@ def test_a_topic_lands_in_delta_and_another_feed_reads_delta_into_iceberg(stack:
         assert sorted(each["id"] for each in onward.rows()) == list(range(first + 50))
 
 
-def test_a_changed_result_replaces_the_previous_result_in_delta(stack: Endpoints, tmp_path: Path) -> None:
+def test_in_delta_a_changed_result_replaces_the_previous_result(stack: Endpoints, tmp_path: Path) -> None:
     feed = Feed(stack, tmp_path)
     path = f"s3a://{stack.bucket}/delta/{feed.name}"
     feed.create_topic(partitions=2)

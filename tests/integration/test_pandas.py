@@ -1,4 +1,4 @@
-"""Transforms with pandas functions, and with state of a user's class, which is refused after the class has changed."""
+"""Transforms use pandas functions, and state of a user's class, which is refused after the class has changed."""
 
 import json
 import sys
@@ -79,7 +79,7 @@ def hits(*zips: str, size: int = 1) -> list[bytes]:
 def counting(
     feed: Feed, *, operator: str = "transformWithState", state: str = "n BIGINT", more: str = "pass", version: int = 1
 ) -> dict[str, Any]:
-    """Return a pipeline's blocks that count by key; each `version` is a new module, as a new process would load."""
+    """Return the blocks of a pipeline that counts by key; each `version` is imported as a new module."""
     module = f"{feed.name}_{version}"
     body = BODIES[operator].strip()
     text = COUNTER.replace("{operator}", operator).replace("{state}", state).replace("{more}", more)
@@ -101,7 +101,7 @@ def test_pandas_functions_transform_rows(feed: Feed, lake: SparkSession) -> None
 @pytest.mark.parametrize(
     "operator", ["transformWithState", pytest.param("transformWithStateInPandas", marks=pytest.mark.slow)]
 )
-def test_state_of_a_users_class_resumes_after_a_restart_and_other_state_is_refused(
+def test_the_state_of_a_users_class_resumes_after_a_restart_and_changed_state_is_refused(
     feed: Feed, lake: SparkSession, operator: str
 ) -> None:
     feed.send(hits("8001", "8001", "3011"))
@@ -121,13 +121,13 @@ def test_state_of_a_users_class_resumes_after_a_restart_and_other_state_is_refus
     assert pipeline.verify().faults == ()
 
 
-def test_an_init_that_fails_is_reported_before_the_start(feed: Feed, lake: SparkSession) -> None:
+def test_an_error_in_init_is_reported_before_the_start(feed: Feed, lake: SparkSession) -> None:
     with pytest.raises(ConfigError, match=r"init.* of Counter fails: .*no_such"):
         feed.pipeline(**counting(feed, more="self.no_such.get()")).run(spark=lake, once=True)
     assert not lake.catalog.tableExists(feed.table)
 
 
-def test_a_missing_pandas_is_an_error_that_names_what_to_install(
+def test_the_error_of_a_missing_pandas_names_the_install_command(
     feed: Feed, lake: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipeline = feed.pipeline(**counting(feed))
@@ -170,7 +170,7 @@ def visits(rows):
 
 
 @pytest.mark.slow
-def test_timers_expire_when_the_watermark_passes_also_in_batches_without_records(
+def test_timers_expire_when_the_watermark_passes_even_in_batches_without_records(
     feed: Feed, lake: SparkSession
 ) -> None:
     (feed.folder / f"{feed.name}_timers.py").write_text(TIMERS)
@@ -189,7 +189,7 @@ def test_timers_expire_when_the_watermark_passes_also_in_batches_without_records
     feed.send([visit("8001", 0), visit("8001", 1), visit("3011", 1)])
     pipeline.run(spark=lake, once=True)
     assert not lake.catalog.tableExists(feed.table) or feed.rows() == []
-    # The record at minute 5 moves the watermark, so the timers fire that end a visit after one minute without a record.
+    # The record at minute 5 moves the watermark, so that the timers end visits that had no record for a minute.
     feed.send([visit("6003", 5)])
     pipeline.run(spark=lake, once=True)
     assert sorted((each["zip"], each["n"]) for each in feed.rows()) == [("3011", 1), ("8001", 2)]

@@ -100,7 +100,7 @@ def test_a_topic_pattern_reads_all_matching_topics(lake: SparkSession, feed: Fee
 
 
 @pytest.mark.quick
-def test_the_ledger_has_no_gap_after_a_restart(lake: SparkSession, feed: Feed) -> None:
+def test_the_ledgers_ranges_have_no_gap_after_a_restart(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic()
     pipeline = feed.pipeline(source=feed.source(max_records_per_batch=100))
     batches: list[FinishedBatch] = []
@@ -125,7 +125,7 @@ def test_the_error_names_a_missing_partition_column(lake: SparkSession, feed: Fe
 
 
 @pytest.mark.quick
-def test_a_broken_record_stops_the_feed_with_its_position_before_any_write(lake: SparkSession, feed: Feed) -> None:
+def test_the_error_of_a_broken_record_names_its_offset_and_nothing_is_written(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send([*feed.avro(trips(0, 5)), b"{not avro}", *feed.avro(trips(5, 9))])
     with pytest.raises(DecodeError) as caught:
@@ -145,7 +145,7 @@ def test_tombstones_stop_the_feed_or_are_skipped_as_configured(lake: SparkSessio
 
 
 @pytest.mark.quick
-def test_parquet_sink_resumes_after_a_restart(lake: SparkSession, feed: Feed) -> None:
+def test_a_parquet_sink_resumes_after_a_restart(lake: SparkSession, feed: Feed) -> None:
     path = f"s3a://{feed.stack.bucket}/files/{feed.name}"
     feed.create_topic()
     pipeline = feed.pipeline(sink={"parquet": {"path": path, "partition_by": ["zone"]}})
@@ -158,7 +158,7 @@ def test_parquet_sink_resumes_after_a_restart(lake: SparkSession, feed: Feed) ->
 
 
 @pytest.mark.parametrize("kind", ["iceberg", pytest.param("parquet", marks=pytest.mark.slow)])
-def test_a_stopped_run_finishes_its_batch_and_returns(lake: SparkSession, feed: Feed, kind: str) -> None:
+def test_a_run_that_is_stopped_finishes_its_batch(lake: SparkSession, feed: Feed, kind: str) -> None:
     path = f"s3a://{feed.stack.bucket}/files/{feed.name}"
     sink = {"iceberg": {"table": feed.table}} if kind == "iceberg" else {"parquet": {"path": path}}
     feed.create_topic()

@@ -1,4 +1,4 @@
-"""A run does what ``plan`` has shown, and planning changes nothing, on a real broker, store and catalog."""
+"""On a real broker, store and catalog, ``plan`` shows exactly what the run does, and changes nothing."""
 
 import json
 import re
@@ -46,7 +46,7 @@ def test_a_new_table_is_created_and_filled_as_planned(planned: Planned) -> None:
         ("rows", True),
     ]
     assert [each.backlog for each in found.partitions] == [60, 25, 3]
-    # Of 40 records per batch, Spark gives each partition its share, rounded down: 40 · 60/88, 40 · 25/88, 40 · 3/88.
+    # Spark divides the 40 records of a batch among the partitions and rounds down: 40 · 60/88, 40 · 25/88, 40 · 3/88.
     assert [each.first for each in found.partitions] == [27, 11, 1]
     assert found.estimates is not None
     assert found.estimates.files.first is None
@@ -60,7 +60,7 @@ def test_a_new_table_is_created_and_filled_as_planned(planned: Planned) -> None:
     assert (again.statements, again.batches, again.kind) == ((), 0, "continues")
     assert again.checkpoint is not None
     assert again.checkpoint.action == "keep"
-    # The table has batches now, from whose means the plan estimates files, requests and seconds.
+    # The table has batches now: the plan estimates files, requests and seconds from their means.
     planned.send(20, 20, 0)
     figures = planned.plan(pipeline).estimates
     assert figures is not None
@@ -93,7 +93,7 @@ def test_the_requests_of_a_table_without_partitions_are_exact(planned: Planned) 
     assert second.requests.total == 8
 
 
-def test_the_statements_of_a_plan_are_those_that_the_run_executes(planned: Planned) -> None:
+def test_the_plan_shows_the_statements_that_the_run_executes(planned: Planned) -> None:
     planned.send(3, 3, 3)
     planned.run(planned.pipeline(sink={"partition_by": ["zone"]}))
     planned.feed.send(planned.feed.avro([ride(2**40, "area")], WIDER), partition=0)
@@ -103,7 +103,7 @@ def test_the_statements_of_a_plan_are_those_that_the_run_executes(planned: Plann
     name = f"`lake`.`{planned.feed.name}`.`rows`"
     properties, *statements = table.statements
     assert properties.startswith(f"ALTER TABLE {name} SET TBLPROPERTIES ('lakefeed.reader.{planned.feed.name}' = ")
-    # No statement drops and adds the partition field, because the field follows the renamed column.
+    # The partition field follows the renamed column, so no statement drops and adds the field.
     assert statements == [
         f"ALTER TABLE {name} RENAME COLUMN `zone` TO `area`",
         f"ALTER TABLE {name} ALTER COLUMN `id` TYPE BIGINT",
@@ -121,7 +121,7 @@ def test_the_statements_of_a_plan_are_those_that_the_run_executes(planned: Plann
     assert planned.plan(changed).statements == ()
 
 
-def test_a_plan_reports_a_refused_start_with_the_exit_status(planned: Planned) -> None:
+def test_the_plan_of_a_refused_start_has_the_same_exit_status(planned: Planned) -> None:
     planned.send(4, 4, 4)
     pipeline = planned.pipeline()
     planned.run(pipeline)
@@ -140,7 +140,7 @@ def test_a_plan_reports_a_refused_start_with_the_exit_status(planned: Planned) -
     assert "would be refused" in result.stdout
     assert "lakefeed offsets rewind pipeline.yaml --to table" in result.stdout
 
-    # The refusal of another pipeline's checkpoint names the difference.
+    # A checkpoint of another pipeline is refused with the difference.
     other = planned.feed.pipeline(sink={"iceberg": {"table": f"{planned.feed.table}_2"}})
     foreign = planned.plan(other)
     assert foreign.refusal is not None
@@ -185,7 +185,7 @@ def test_a_parquet_run_does_what_was_planned(planned: Planned) -> None:
     [second] = planned.run(pipeline)
     assert figures is not None
     assert second.requests is not None
-    # Compare only the PUTs, because the first batch of a run also lists the checkpoint once.
+    # Compare only the PUTs, because the first batch of a run also lists the checkpoint.
     assert figures.requests.first == S3Requests(second.requests.counts).by_operation["PutObject"] == 1 + 3
     wrong = planned.plan(planned.feed.pipeline(sink={"parquet": {"path": path, "partition_by": ["nowhere"]}}))
     assert wrong.refusal is not None
@@ -238,7 +238,7 @@ def test_a_plan_of_many_topics_has_a_total_and_an_entry_for_each(planned: Planne
 
 
 @pytest.mark.quick
-def test_the_printed_plan_equals_the_plan_in_docs_check_md(
+def test_the_plan_in_docs_check_md_is_what_the_command_prints(
     lake: SparkSession, stack: Endpoints, tmp_path: Path
 ) -> None:
     planned = Planned(lake, Feed(stack, tmp_path, name="rides", fast_path=None))

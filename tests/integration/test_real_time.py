@@ -1,4 +1,4 @@
-"""Records go from topic to topic in real time: all arrive, copies are recognized, unsuitable settings are refused."""
+"""In real time, records go from topic to topic: all arrive, copies are recognized, unsuitable settings are refused."""
 
 import json
 import threading
@@ -39,7 +39,7 @@ def test_records_arrive_in_real_time_and_a_second_run_resumes(feed: Feed, lake: 
         stop = threading.Event()
 
         def on_batch(progress: FinishedBatch) -> None:
-            # The batch that was running when the records were sent may end without these records.
+            # A batch that was already running when the records were sent may end before it has read them.
             seen.append(progress.records)
             if sum(seen) >= len(numbers):
                 stop.set()
@@ -58,7 +58,7 @@ def test_records_arrive_in_real_time_and_a_second_run_resumes(feed: Feed, lake: 
     assert Counter(once) == Counter(range(800))
     batches = {bytes(h.value).decode() for each in records.collect() for h in each.headers if h.key == "lakefeed.batch"}
     assert all(each.partition("/")[2].isdigit() for each in batches)
-    # A run in batches resumes at the position that the run in real time has reached.
+    # A run in batches resumes where the run in real time has stopped.
     feed.send([json.dumps({"id": 800}).encode()])
     assert feed.pipeline(**settings(feed)).run(spark=lake, once=True).rows >= 1
 
@@ -71,7 +71,7 @@ def test_records_arrive_in_real_time_and_a_second_run_resumes(feed: Feed, lake: 
         ("SELECT id FROM {name}", "drops the position of the record"),
     ],
 )
-def test_transforms_with_no_or_several_rows_per_record_are_refused_before_the_start(
+def test_a_transform_that_gives_no_or_several_rows_for_a_record_is_refused_before_the_start(
     feed: Feed, lake: SparkSession, sql: str, notes: str
 ) -> None:
     feed.create_topic(partitions=1)
@@ -80,7 +80,7 @@ def test_transforms_with_no_or_several_rows_per_record_are_refused_before_the_st
         feed.pipeline(**settings(feed, transform=transform)).run(spark=lake)
 
 
-def test_more_partitions_than_parallel_tasks_are_refused(feed: Feed, lake: SparkSession) -> None:
+def test_a_topic_with_more_partitions_than_parallel_tasks_is_refused(feed: Feed, lake: SparkSession) -> None:
     feed.create_topic(partitions=3)
     with pytest.raises(LakefeedError, match="3 partitions and 2 slots"):
         feed.pipeline(**settings(feed)).run(spark=lake)

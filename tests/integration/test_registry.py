@@ -57,7 +57,7 @@ def test_latest_returns_a_version_that_another_client_has_registered(registry: S
     assert registry.latest(subject).version == 2
 
 
-def test_missing_id_is_an_error(registry: SchemaRegistry) -> None:
+def test_a_missing_schema_id_is_an_error(registry: SchemaRegistry) -> None:
     with pytest.raises(ResourceMissing, match="has no schema id 2000000000"):
         registry.schema(2_000_000_000)
 
@@ -74,19 +74,21 @@ def test_an_invalid_schema_is_refused(registry: SchemaRegistry, subject: str) ->
         registry.register(subject, '{"type": "record"}')
 
 
-def test_unreachable_registry_is_an_error() -> None:
+def test_an_unreachable_registry_is_an_error() -> None:
     began = time.monotonic()
     with pytest.raises(Unreachable):
         SchemaRegistry("http://127.0.0.1:1", username="me", password=SecretStr("x")).subjects()
     assert time.monotonic() - began < 10
 
 
-def test_a_server_that_is_no_registry_is_refused(registry: SchemaRegistry) -> None:
+def test_a_server_that_is_not_a_registry_is_refused(registry: SchemaRegistry) -> None:
     with pytest.raises((ConfigError, ResourceMissing)):
         SchemaRegistry(f"{registry.url}/no-such-path").subjects()
 
 
-def test_the_decoder_reads_ids_of_the_real_registry(lake: SparkSession, registry: SchemaRegistry, subject: str) -> None:
+def test_the_decoder_reads_records_with_ids_of_the_real_registry(
+    lake: SparkSession, registry: SchemaRegistry, subject: str
+) -> None:
     first = registry.register(subject, json.dumps(V1))
     second = registry.register(subject, json.dumps(V2))
     values: list[bytes | None] = [

@@ -1,4 +1,4 @@
-"""The meter counts requests of S3A and of Iceberg's S3FileIO alike, by the class of their key, on a real S3 server."""
+"""On a real S3 server, the meter counts requests of S3A and of Iceberg's S3FileIO alike, by class of key."""
 
 import uuid
 from typing import Any
@@ -11,7 +11,7 @@ from lakefeed_local.stack import Endpoints
 
 
 def more(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
-    """Return by how much each count has grown between two states of the meter."""
+    """Return how much each count has grown between two readings of the meter."""
     return {name: count - before.get(name, 0) for name, count in after.items() if count > before.get(name, 0)}
 
 

@@ -1,4 +1,4 @@
-"""After each change of a schema, a real Iceberg table with data still gives its older and newer rows correctly."""
+"""After each schema change, a real Iceberg table with data still returns its older and newer rows correctly."""
 
 import json
 import uuid
@@ -118,7 +118,7 @@ OLDER = (
 
 
 def test_type_changes_that_iceberg_refuses_are_refused(lake: SparkSession) -> None:
-    """lakefeed allows the same type changes as Iceberg."""
+    """lakefeed allows exactly the type changes that Iceberg allows."""
     table = Table(lake, "a INT, b DATE, c DECIMAL(9,2), d STRUCT<e: STRING>")
     before = table.schema
     for name, expected in (("a", "double"), ("b", "timestamp"), ("c", "decimal(12,3)"), ("d.e", "binary")):
@@ -130,7 +130,7 @@ def test_type_changes_that_iceberg_refuses_are_refused(lake: SparkSession) -> No
     assert table.schema == before
 
 
-def test_each_schema_change_at_each_depth_keeps_the_rows(lake: SparkSession, feed: Feed) -> None:
+def test_schema_changes_at_every_depth_keep_the_rows(lake: SparkSession, feed: Feed) -> None:
     before, after = json.dumps(V1), merge_schemas(json.dumps(V1), json.dumps(V2))
     have, want = columns_of(before), columns_of(after.schema)
     table = Table(
@@ -163,7 +163,8 @@ def test_each_schema_change_at_each_depth_keeps_the_rows(lake: SparkSession, fee
     assert table.follow(want, after.changes) == []
 
     table.append([NEW], want)
-    # Rows of a writer with the old schema still land; fields that they lack become null, also inside arrays and maps.
+    # Rows of a writer with the old schema still land; fields that these rows lack become null, even inside arrays and
+    # maps.
     older_columns = StructType.fromDDL(OLDER)
     assert isinstance(older_columns, StructType)
     older = {"id": 2, "stops": [{"x": 1, "is": "w"}, None], "by_day": {"mon": {"sum": 1}, "tue": None}}

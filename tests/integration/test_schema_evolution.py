@@ -1,4 +1,4 @@
-"""The writers' schema changes while a pipeline exists: each policy of ``schema.on_change`` with real records."""
+"""Writers change their schema while a pipeline exists; each policy of ``schema.on_change`` handles real records."""
 
 import json
 from typing import Any
@@ -62,7 +62,7 @@ def test_the_table_follows_the_changes_of_the_schema(lake: SparkSession, feed: F
     ]
 
 
-def test_schema_change_stops_the_feed_if_configured(lake: SparkSession, feed: Feed) -> None:
+def test_the_feed_stops_at_a_schema_change_if_so_configured(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send(feed.avro([{"id": 1, "zone": "a", "stop": {"x": 1}}], V1))
     pipeline = feed.pipeline(schema={"on_change": "fail"})
@@ -71,12 +71,12 @@ def test_schema_change_stops_the_feed_if_configured(lake: SparkSession, feed: Fe
     with pytest.raises(SchemaChanged, match=r"id widened from int to long; area renamed from zone; stop\.y added"):
         feed.pipeline(schema={"on_change": "fail"}).run(spark=lake, once=True)
     assert [row["id"] for row in feed.rows()] == [1]
-    # After the policy was changed to evolve, the refused batch lands.
+    # After the policy is changed to evolve, the refused batch lands.
     feed.pipeline(schema={"on_change": "evolve"}).run(spark=lake, once=True)
     assert sorted(row["id"] for row in feed.rows()) == [1, 2]
 
 
-def test_new_fields_are_ignored_if_configured(lake: SparkSession, feed: Feed) -> None:
+def test_the_feed_ignores_new_fields_if_so_configured(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send(feed.avro([{"id": 1, "zone": "a", "stop": {"x": 1}}], V1))
     pipeline = feed.pipeline(schema={"on_change": "ignore"})

@@ -1,4 +1,4 @@
-"""All connections of a feed use TLS with a private authority, and logins: a run works, and each mistake is named."""
+"""All connections use logins and TLS with a private authority: a run works, and the error of each mistake names it."""
 
 import signal
 import time
@@ -71,7 +71,7 @@ def test_the_error_of_a_wrong_password_names_the_server_and_hides_the_password(
 
 
 def with_oauth(servers: Secured, listener: str = "oauth") -> Change:
-    """Return a function that changes a pipeline so that it logs in to the broker with OAuth tokens."""
+    """Return a function that makes a pipeline log in to the broker with OAuth tokens."""
 
     def change(pipeline: dict[str, Any]) -> None:
         client = {"client_id": "lakefeed", "client_secret": "${REGISTRY_SECRET}"}
@@ -101,7 +101,7 @@ def test_the_error_names_a_certificate_for_another_host(servers: Secured) -> Non
         assert "is for another host" in found[key], found
 
 
-def test_a_broker_that_requires_a_client_certificate_gets_it(servers: Secured) -> None:
+def test_a_feed_sends_a_client_certificate_to_a_broker_that_requires_it(servers: Secured) -> None:
     own = with_certificate(servers.authority.sign("a-feed"))
 
     def change(pipeline: dict[str, Any]) -> None:
@@ -118,9 +118,7 @@ def test_a_broker_that_requires_a_client_certificate_gets_it(servers: Secured) -
     assert [key for key in found if key.startswith("source")] == ["source.kafka.topics.0"]
 
 
-def test_tokens_are_renewed_while_a_feed_runs(
-    servers: Secured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_running_feed_renews_its_tokens(servers: Secured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The broker closes a connection whose token has expired, and the registry refuses an expired token.
 
     So a feed that still reads records of new schemas has fetched new tokens for both servers.
@@ -173,7 +171,7 @@ def asking(
 
 
 @pytest.mark.slow
-def test_a_feed_runs_with_its_own_client_certificate(asking: Secured) -> None:
+def test_a_feed_runs_with_a_client_certificate_of_its_own(asking: Secured) -> None:
     own = asking.authority.sign("the-feed")
     files = {"LAKEFEED_CLIENT_CERTIFICATE": str(own.certificate), "LAKEFEED_CLIENT_KEY": str(own.key)}
     land(asking, with_certificate(own), environment=files)

@@ -1,4 +1,4 @@
-"""A session hides its secrets, and prints spark-submit's arguments without them."""
+"""A Spark session does not reveal secrets, and ``conf`` prints the arguments of spark-submit without them."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def command_lines() -> str:
         try:
             lines.append(file.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
         except OSError:
-            continue  # The process has ended since it was listed.
+            continue  # The process has ended since its id was listed.
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""Wrong settings of a sink are refused before a run: when the file is read, by the servers, or by Spark's analysis."""
+"""Wrong settings of a sink are refused before a run: by the file's check, by the servers, or by Spark's analysis."""
 
 import json
 from pathlib import Path
@@ -38,7 +38,7 @@ def test_a_missing_topic_and_a_missing_registry_are_reported_before_a_run(feed: 
         ({"a": {"parquet": {"path": "s3a://lake/x"}}}, "cannot be under sinks"),
     ],
 )
-def test_incompatible_secondary_sink_is_refused(feed: Feed, sinks: dict[str, Any], message: str) -> None:
+def test_an_incompatible_secondary_sink_is_refused(feed: Feed, sinks: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         feed.pipeline(**beside(feed, **sinks))
 
@@ -51,7 +51,7 @@ def test_incompatible_secondary_sink_is_refused(feed: Feed, sinks: dict[str, Any
         ({"sink": {"kafka": {"topic": "x", "value": {"column": "zipp"}}}}, "names the column 'zipp'"),
     ],
 )
-def test_invalid_sink_is_refused_when_the_file_is_read(feed: Feed, changed: dict[str, Any], what: str) -> None:
+def test_an_invalid_sink_is_refused_when_the_file_is_read(feed: Feed, changed: dict[str, Any], what: str) -> None:
     named = json.loads(json.dumps(changed).replace("{name}", feed.name))
     with pytest.raises(ConfigError, match=what):
         feed.pipeline(**{"decode": DECODE, **named})
@@ -77,7 +77,7 @@ def test_check_reports_mistakes_that_only_spark_finds(
     assert message in f"{found[0].what} {found[0].hint}"
 
 
-def test_an_output_mode_that_the_sink_does_not_support_is_refused_without_servers(feed: Feed) -> None:
+def test_an_output_mode_that_the_sink_lacks_is_refused_without_servers(feed: Feed) -> None:
     case = Case("update", lambda feed: {"parquet": {"path": path(feed)}}, of_files)
     with pytest.raises(ConfigError, match=r"does not fit sink\.parquet, which accepts append"):
         feed.pipeline(**blocks(feed, case))

@@ -1,4 +1,4 @@
-"""Each sink has the output modes that it claims, and the promised result after a crash before Spark's commit."""
+"""Each sink supports the output modes that it lists, and a crash before Spark's commit has the documented result."""
 
 import threading
 from pathlib import Path
@@ -72,7 +72,7 @@ def feed(stack: Endpoints, tmp_path: Path, request: pytest.FixtureRequest) -> Fe
 
 
 @pytest.mark.parametrize("name", [pytest.param(case, marks=marks(case)) for case in CASES])
-def test_a_crash_between_the_sinks_commit_and_sparks_has_the_promised_result(
+def test_a_crash_after_the_sinks_commit_and_before_sparks_has_the_documented_result(
     feed: Feed, lake: SparkSession, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = CASES[name]
@@ -101,7 +101,7 @@ def test_a_crash_between_the_sinks_commit_and_sparks_has_the_promised_result(
 
 
 @pytest.mark.parametrize("mode", ["append", "update", "complete"])
-def test_the_result_of_a_memory_sink_is_queried_by_sql(feed: Feed, lake: SparkSession, mode: str) -> None:
+def test_sql_queries_the_result_of_a_memory_sink(feed: Feed, lake: SparkSession, mode: str) -> None:
     sink = {"memory": {"view": f"seen_{feed.name}", "keys": ["zip"] if mode == "update" else []}}
     case = Case(mode, lambda _: sink, of_table)
     pipeline = feed.pipeline(**blocks(feed, case), source=feed.source(max_records_per_batch=2), checkpoint="")
@@ -115,7 +115,7 @@ def test_the_result_of_a_memory_sink_is_queried_by_sql(feed: Feed, lake: SparkSe
 
 
 @pytest.mark.parametrize("form", ["parquet", *(pytest.param(each, marks=pytest.mark.slow) for each in OTHER_FORMS)])
-def test_a_table_over_the_sinks_directories_shows_new_data_immediately(
+def test_a_table_that_reads_the_sinks_folders_shows_new_data_immediately(
     feed: Feed, lake: SparkSession, form: str
 ) -> None:
     table = f"{feed.name}_db.hits"
@@ -140,7 +140,7 @@ def test_a_file_sink_counts_the_rows_that_it_has_written(feed: Feed, lake: Spark
     assert (first.records, first.rows, [each.rows for each in progress]) == (3, 6, [6])
     assert lake.read.parquet(path(feed)).count() == 6
 
-    # Simulate a crash before Spark's commit: Spark repeats the batch, which the sink's log already has.
+    # Simulate a crash before Spark's commit: Spark repeats the batch, which is already in the sink's log.
     feed.forget("commits/0")
     feed.send(hits("3011"))
     again = pipeline.run(spark=lake, once=True)
@@ -150,7 +150,9 @@ def test_a_file_sink_counts_the_rows_that_it_has_written(feed: Feed, lake: Spark
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["avro", "protobuf", "json_schema"])
-def test_values_in_a_sinks_topic_decode_with_their_registered_schema(feed: Feed, lake: SparkSession, form: str) -> None:
+def test_values_in_the_topic_of_a_sink_decode_with_their_registered_schema(
+    feed: Feed, lake: SparkSession, form: str
+) -> None:
     registry = feed.stack.schema_registry_url
     sql = f"SELECT zip, named_struct('isp', isp) AS of, kafka_topic, kafka_partition, kafka_offset FROM {feed.name}"
     sink = topic(value={form: {"registry": registry}}, key=["zip"], headers={"kind": "upper('hit')"})(feed)
@@ -172,7 +174,7 @@ def test_values_in_a_sinks_topic_decode_with_their_registered_schema(feed: Feed,
 
 
 @pytest.mark.slow
-def test_a_repeated_batch_run_into_a_topic_sends_the_records_twice(feed: Feed, lake: SparkSession) -> None:
+def test_a_batch_run_that_is_repeated_into_a_topic_sends_the_records_twice(feed: Feed, lake: SparkSession) -> None:
     feed.send(hits("8001", "8001", "3011"))
     pipeline = feed.pipeline(decode=DECODE, sink=topic()(feed))
     assert pipeline.run_batch(spark=lake).rows == pipeline.run_batch(spark=lake).rows == 3
@@ -220,7 +222,7 @@ def test_a_paused_sink_catches_up_while_the_other_sinks_continue(
     assert any("'slow' waits" in each for each in notes)
     assert (len(feed.rows()), len(feed.rows(slow))) == (3, 1)
 
-    # At the next start the paused sink catches up, although the topic has no new records.
+    # At the next start the paused sink catches up, even without new records in the topic.
     assert feed.pipeline(**settings).run(spark=lake, once=True).paused == {}
     assert sorted(each["zip"] for each in feed.rows(slow)) == ["3011", "6003", "8001"]
     feed.send(hits("7000"))
@@ -228,7 +230,7 @@ def test_a_paused_sink_catches_up_while_the_other_sinks_continue(
     assert sorted(each["zip"] for each in feed.rows(slow)) == sorted(each["zip"] for each in feed.rows())
 
 
-def test_a_sink_unreachable_at_the_start_later_gets_all_records_and_reports_requests(
+def test_a_sink_that_is_unreachable_at_the_start_catches_up_and_its_requests_are_counted(
     feed: Feed, lake: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = f"lake.{feed.name}.slow"
@@ -249,7 +251,7 @@ def test_a_sink_unreachable_at_the_start_later_gets_all_records_and_reports_requ
     with running(feed.pipeline(**settings), lake) as run:
 
         def counted() -> set[str]:
-            """Return the classes of keys of the requests to the second table that the batches have counted."""
+            """Return the classes of keys of the counted requests to the second table."""
             found = (batch.requests for batch in list(run.batches) if batch.requests is not None)
             return {count.key_class for each in found for count in each.counts if count.location.endswith("/slow")}
 
@@ -265,7 +267,7 @@ def test_a_sink_unreachable_at_the_start_later_gets_all_records_and_reports_requ
 def test_a_start_is_refused_if_a_new_sink_is_unreachable(
     feed: Feed, lake: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A new sink has no position, so it could not catch up later: its first records would be missing silently."""
+    """A new sink has no position to catch up from, so its first records would silently be missing."""
     slow = f"lake.{feed.name}.slow"
     settings = beside(feed, slow={"iceberg": {"table": slow}, "on_failure": "pause"})
     feed.send(hits("8001"))
@@ -281,7 +283,7 @@ def test_a_start_is_refused_if_a_new_sink_is_unreachable(
     assert [each["zip"] for each in feed.rows(slow)] == ["8001"]
 
 
-def test_no_row_is_doubled_after_a_failing_sink_has_stopped_the_feed(
+def test_no_row_is_doubled_after_an_error_of_a_sink_has_stopped_the_feed(
     feed: Feed, lake: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = beside(feed, other={"iceberg": {"table": f"lake.{feed.name}.other"}})

@@ -1,4 +1,4 @@
-"""Sources other than Kafka: each row lands once, according to the query's log of batches."""
+"""From sources other than Kafka, each row lands once; Spark's log of batches has the positions."""
 
 import json
 import socketserver
@@ -26,7 +26,7 @@ def feed(stack: Endpoints, tmp_path: Path) -> Feed:
 
 
 def pipeline(feed: Feed, **blocks: Any) -> Pipeline:
-    """Write and load a pipeline without a block ``decode``, because the source gives decoded rows."""
+    """Write and load a pipeline without a block ``decode``, because the source's rows are already decoded."""
     path = feed.write_file(**blocks)
     document = json.loads(path.read_text())
     del document["decode"]
@@ -42,7 +42,7 @@ def write(folder: Path, name: str, *zips: str) -> None:
 
 
 @pytest.mark.quick
-def test_each_file_is_read_once_and_a_lost_checkpoint_is_refused(
+def test_each_file_is_read_once_and_a_start_without_the_checkpoint_is_refused(
     feed: Feed, lake: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     coming = feed.folder / "coming"

@@ -1,4 +1,4 @@
-"""All functions of lakefeed refuse a session of Spark Connect, with one sentence that says what to do."""
+"""Every function of lakefeed refuses a session of Spark Connect, and says in one sentence what to do."""
 
 import os
 import socket
@@ -13,7 +13,7 @@ from lakefeed.clients.spark.driver_jvm import require_java
 from lakefeed_local.part import LOOPBACK, choose_free
 from tests.support.servers.process import running
 
-# This script runs in a separate process, because PySpark creates no other kind of session after one of Spark Connect.
+# Run this script in a separate process, because after a session of Spark Connect PySpark creates only such sessions.
 ENTRIES = """
 import sys
 from pathlib import Path
@@ -108,7 +108,7 @@ def test_every_function_refuses_a_session_of_spark_connect(server: str, tmp_path
     file = tmp_path / "pipeline.yaml"
     file.write_text(PIPELINE, "utf-8")
     said = python(ENTRIES, server, file).splitlines()
-    # The session of Spark Connect still works after the refusals.
+    # The session of Spark Connect still works after it was refused.
     assert said.pop() == "3"
     found = {name: rest for name, *rest in (line.split("|") for line in said)}
     assert found.keys() == {
@@ -121,7 +121,7 @@ def test_every_function_refuses_a_session_of_spark_connect(server: str, tmp_path
 
 
 def test_variables_that_only_prefer_spark_connect_are_ignored() -> None:
-    """Variables that only prefer Spark Connect are ignored; a variable with an address is refused."""
+    """A variable with an address of Spark Connect is refused."""
     script = "import lakefeed as lf; print(type(lf.session(master='local[1]')).__module__)"
     wish = {"SPARK_API_MODE": "connect", "SPARK_CONNECT_MODE": "1"}
     assert python(script, environment=wish).split() == ["pyspark.sql.session"]

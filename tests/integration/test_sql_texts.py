@@ -88,7 +88,7 @@ def test_defaults_and_docs_of_schemas_stay_unchanged(session: SparkSession, feed
 
 
 def test_sql_in_the_pipeline_file_reaches_spark_unchanged(session: SparkSession, feed: Feed) -> None:
-    """A rule, a transform and a dead letter's reason contain ``${…}`` as text; the file escapes the sign as ``$$``."""
+    """An expectation, a transform and a dead letter's reason contain ``${…}``; the file writes ``$`` as ``$$``."""
     feed.create_topic(partitions=1)
     feed.send([json.dumps({"id": number, "s": text}).encode() for number, text in enumerate(TEXTS)])
     dead = f"{feed.table}_dead"
@@ -108,7 +108,7 @@ def test_sql_in_the_pipeline_file_reaches_spark_unchanged(session: SparkSession,
 
 @pytest.mark.parametrize("fast_path", ["auto", "off"])
 def test_column_names_with_variables_stay_unchanged_in_files(session: SparkSession, feed: Feed, fast_path: str) -> None:
-    """Spark passes the columns of its files to Hadoop as a setting, in which Hadoop replaces ``${name}``."""
+    """Spark hands the column names of files to Hadoop as a setting, and Hadoop replaces ``${name}`` in settings."""
     feed.create_topic(partitions=1)
     row = {**dict.fromkeys(NAMES, "v"), "nested": [dict.fromkeys(NAMES, "v")]}
     feed.send([json.dumps(row).encode()])

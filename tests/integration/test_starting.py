@@ -32,7 +32,7 @@ def test_a_feed_begins_at_the_configured_offsets_and_then_resumes(lake: SparkSes
     assert notes == ["begins at the offsets that source.kafka.start names"]
     assert ids(feed) == [7, 8, 9, 10, 11, 12, 13, 14]
     feed.send_ids(range(20, 22), partition=0)
-    # A missing group is no error here, because a feed that has begun does not look for the group.
+    # The group does not exist. A feed that has begun ignores the setting, so this is no error.
     assert run(feed, lake, "group:is-not-there") == 2
     assert ids(feed)[-2:] == [20, 21]
 
@@ -61,7 +61,7 @@ def test_a_feed_begins_at_the_offsets_of_a_consumer_group(lake: SparkSession, fe
     assert ids(feed) == [6, 7, 8, 9, 10, 11, 12, 13, 14]
 
 
-def test_missing_start_position_is_refused_before_the_first_write(lake: SparkSession, feed: Feed) -> None:
+def test_a_missing_start_position_is_refused_before_anything_is_written(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send_ids(range(3), partition=0)
     commit_offsets(feed.stack.bootstrap_servers, f"{feed.name}-etl", {(feed.topic, 0): 9})
@@ -105,7 +105,7 @@ def test_each_table_of_a_job_of_many_topics_begins_at_the_configured_start(lake:
     assert pipeline.run(spark=lake, once=True).rows == 1
 
 
-def test_a_renamed_feed_notes_that_another_feed_has_landed_the_topic(lake: SparkSession, feed: Feed) -> None:
+def test_a_renamed_feed_reports_that_another_feed_has_landed_the_topic(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic()
     feed.send(feed.avro([{"id": 1, "zone": "a"}]))
     notes: list[str] = []

@@ -40,7 +40,7 @@ class Kept:
 
 
 class Started:
-    """A feed, and the notes that its newest run made at the start."""
+    """A feed, and the notes that its newest run printed at the start."""
 
     def __init__(self, lake: SparkSession, feed: Feed) -> None:
         self.lake, self.feed = lake, feed
@@ -62,8 +62,8 @@ def started(lake: SparkSession, feed: Feed) -> Started:
     return Started(lake, feed)
 
 
-def test_a_batch_without_records_does_not_count_as_a_move(started: Started) -> None:
-    """Spark begins a query with a batch without records, and makes such a batch when a partition is added."""
+def test_an_empty_batch_does_not_count_as_a_change_of_position(started: Started) -> None:
+    """Spark begins a query with an empty batch, and makes an empty batch when a partition is added."""
     for _ in range(2):
         assert started.run() == 0
         assert started.notes == []
@@ -122,7 +122,7 @@ def test_the_checkpoint_of_another_pipeline_is_refused(started: Started) -> None
 
 
 def land_rows(started: Started, *, stateful: bool = False) -> None:
-    """Land the topic with ``read_topic`` and ``write_table`` instead of a pipeline."""
+    """Land the topic by ``read_topic`` and ``write_table``, without a pipeline."""
     feed, brokers = started.feed, started.feed.stack.bootstrap_servers
     rows = lf.read_topic(started.lake, feed.topic, decode=DECODE, bootstrap_servers=brokers)
     if stateful:
@@ -134,7 +134,7 @@ def land_rows(started: Started, *, stateful: bool = False) -> None:
     query.awaitTermination()
 
 
-def test_write_table_refuses_the_same_starts_as_a_pipeline(started: Started) -> None:
+def test_write_table_refuses_the_starts_that_a_pipeline_refuses(started: Started) -> None:
     for each in (1, 2):
         started.send(each)
         land_rows(started)

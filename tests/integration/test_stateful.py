@@ -1,4 +1,4 @@
-"""Queries with state: each window or group lands once, and a start without the state is refused."""
+"""In queries with state, each window or group lands once, and a start without the state is refused."""
 
 import json
 import threading
@@ -49,7 +49,7 @@ def counts(feed: Feed) -> dict[tuple[datetime, str], int]:
 
 
 def expected(minutes: list[float], *, closed_by: float | None = None) -> dict[tuple[datetime, str], int]:
-    """Return the counts of 10-minute windows that end by `closed_by`; a window begins every 5 minutes from minute 2."""
+    """Return the counts of the 10-minute windows that end by `closed_by`; windows begin at minutes 2, 7, 12, …."""
     found: dict[tuple[datetime, str], int] = defaultdict(int)
     for each in minutes:
         last = (each - 2) // 5 * 5 + 2
@@ -67,8 +67,8 @@ def test_windows_land_when_the_watermark_has_passed_them(feed: Feed, lake: Spark
     assert first.records == 6
     assert counts(feed) == expected([0, 1, 4, 6, 11, 30], closed_by=20)
 
-    # The watermark is 12:20, so the windows that end by 12:17 have landed. The hits at 13 and 19 are late, but still
-    # count in the open windows.
+    # The watermark is 12:20, so the windows that end by 12:17 have landed. The late hits at 13 and 19 still count in
+    # open windows.
     feed.send(hits(13, 19, 60), partition=1)
     pipeline.run(spark=lake, once=True)
     found = counts(feed)
@@ -82,7 +82,7 @@ def test_windows_land_when_the_watermark_has_passed_them(feed: Feed, lake: Spark
     assert verification.records == 9
 
 
-def test_dead_letters_are_counted_if_rows_are_groups(feed: Feed, lake: SparkSession) -> None:
+def test_dead_letters_are_counted_when_rows_are_groups(feed: Feed, lake: SparkSession) -> None:
     pipeline = feed.pipeline(**settings(feed), dead_letters={"table": f"lake.{feed.name}.letters"})
     feed.send([*hits(0, 1), b"no json", *hits(45)], partition=0)
     summary = pipeline.run(spark=lake, once=True)
@@ -92,7 +92,7 @@ def test_dead_letters_are_counted_if_rows_are_groups(feed: Feed, lake: SparkSess
     assert pipeline.verify().faults == ()
 
 
-def test_state_that_differs_from_the_checkpoints_is_refused_with_the_difference(feed: Feed, lake: SparkSession) -> None:
+def test_state_that_does_not_fit_the_checkpoint_is_refused_with_the_difference(feed: Feed, lake: SparkSession) -> None:
     feed.send(hits(0, 30), partition=0)
     feed.pipeline(**settings(feed)).run(spark=lake, once=True)
     feed.send(hits(40), partition=0)
@@ -119,7 +119,7 @@ def test_state_that_differs_from_the_checkpoints_is_refused_with_the_difference(
         ({"sql": "SELECT zipp FROM {view}"}, "zipp"),
     ],
 )
-def test_invalid_stateful_transform_is_refused_before_the_start(
+def test_an_invalid_transform_with_state_is_refused_before_the_start(
     feed: Feed, lake: SparkSession, transform: dict[str, Any], message: str
 ) -> None:
     feed.send(hits(1))
@@ -153,7 +153,7 @@ def test_a_batch_run_lands_the_same_windows_as_the_stream(feed: Feed, lake: Spar
         pipeline.run(spark=lake, once=True)
 
 
-def test_batch_runs_and_streaming_runs_alternate_without_state(feed: Feed, lake: SparkSession) -> None:
+def test_without_state_batch_runs_and_streaming_runs_may_alternate(feed: Feed, lake: SparkSession) -> None:
     pipeline = feed.pipeline(decode=DECODE, transform={"sql": f"SELECT zip FROM {feed.name} WHERE zip < '5'"})
     feed.send([*hits(1, zip_code="1000"), *hits(1, 2)])
     assert pipeline.run_batch(spark=lake).rows == 1
@@ -167,7 +167,7 @@ def test_batch_runs_and_streaming_runs_alternate_without_state(feed: Feed, lake:
 
 
 @pytest.mark.quick
-def test_steps_deduplicate_join_a_table_in_python_and_select_by_sql(
+def test_steps_deduplicate_join_a_table_run_python_and_select_by_sql(
     feed: Feed, lake: SparkSession, tmp_path: Path
 ) -> None:
     (tmp_path / f"{feed.name}_steps.py").write_text(
@@ -198,7 +198,7 @@ def test_steps_deduplicate_join_a_table_in_python_and_select_by_sql(
     assert pipeline.verify().faults == ()
 
 
-def test_a_changed_schema_restarts_the_query(feed: Feed, lake: SparkSession) -> None:
+def test_a_schema_change_restarts_the_query(feed: Feed, lake: SparkSession) -> None:
     wider = {**TRIP, "fields": [*TRIP["fields"], {"name": "tip", "type": ["null", "long"], "default": None}]}
     transform = {"sql": f"SELECT zone, count(*) AS trips FROM {feed.name} GROUP BY zone", "output_mode": "update"}
     sink = {"iceberg": {"table": feed.table, "mode": "upsert", "keys": ["zone"]}}

@@ -1,4 +1,4 @@
-"""Whatever schema a writer registers, a running feed lands its records as rows or dead letters, and loses none."""
+"""Whatever schema a producer registers, a running feed lands its records as rows or dead letters, and loses none."""
 
 import json
 from typing import Any
@@ -62,7 +62,7 @@ def test_strange_schemas_become_columns_or_dead_letters(lake: SparkSession, feed
             framed(feed, TAKEN, {**ROW, "KAFKA_offset": 9}, subject="taken"),
             header(
                 feed, BOMB, subject="bomb"
-            ),  # A header suffices: the decoder refuses the schema before it reads a value.
+            ),  # A value is not needed: the decoder refuses the schema before it reads the value.
             header(feed, DEEP, subject="deep"),
             *feed.avro([{**ROW, "id": 4}], V1),
         ]

@@ -1,4 +1,4 @@
-"""Streams are joined with tables and with each other: each pair lands once, and equals that of a batch run."""
+"""A stream is joined with a table or another stream: each pair lands once, as in a batch run."""
 
 import json
 import sqlite3
@@ -95,7 +95,7 @@ def test_a_stream_is_joined_with_a_table_a_path_and_a_database(feed: Feed, lake:
     )
     feed.send([b'{"zip": "8001", "isp": "a"}', b'{"zip": "1", "isp": "a"}'])
     job.run(spark=lake, once=True)
-    # A join with a table needs no state, because each batch reads the current rows of the table.
+    # A join with a table has no state, because each batch reads the current rows of the table.
     lake.sql(f"INSERT INTO lake.{feed.name}.isps VALUES ('b', 'Beta')")
     feed.send([b'{"zip": "8001", "isp": "b"}'])
     job.run(spark=lake, once=True)
@@ -111,7 +111,7 @@ def test_a_stream_is_joined_with_a_table_a_path_and_a_database(feed: Feed, lake:
         ({"sql": "SELECT id FROM clicks"}, "has to read each stream exactly once"),
     ],
 )
-def test_invalid_join_is_refused_before_the_start(
+def test_an_invalid_join_is_refused_before_the_start(
     joined: Feed, lake: SparkSession, blocks: dict[str, Any], message: str
 ) -> None:
     job = joined.pipeline(**settings(joined, blocks.pop("sql"), **blocks))
@@ -120,7 +120,7 @@ def test_invalid_join_is_refused_before_the_start(
     assert not lake.catalog.tableExists(joined.table)
 
 
-def test_a_topic_in_two_streams_is_refused(feed: Feed) -> None:
+def test_the_same_topic_in_two_streams_is_refused(feed: Feed) -> None:
     blocks = settings(feed, INNER)
     blocks["transform"]["streams"]["orders"]["topic"] = topics(feed)[0]
     with pytest.raises(ConfigError, match="each topic of"):

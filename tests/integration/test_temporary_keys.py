@@ -1,6 +1,6 @@
 """A running feed renews S3 keys that expire after 10 seconds, from each provider of AWS's default chain.
 
-The store refuses expired keys. All requests of a run need valid keys, also those for the run's trace on S3.
+The store refuses expired keys. All requests of a run need valid keys, even those for the run's trace.
 """
 
 import os
@@ -52,7 +52,7 @@ def profile(gate: KeyGate, folder: Path) -> dict[str, str]:
 
 
 def web_identity(gate: KeyGate, folder: Path) -> dict[str, str]:
-    """Return the variables of a web identity, whose token file the test replaces, as Kubernetes does."""
+    """Return the variables of a web identity; the test replaces the token file, as Kubernetes does."""
     rotate(gate, folder)
     return {
         "AWS_WEB_IDENTITY_TOKEN_FILE": str(folder / "web-token"),

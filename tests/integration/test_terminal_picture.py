@@ -22,7 +22,7 @@ WIDTH, HEIGHT = 140, 22
 
 
 @pytest.mark.slow
-def test_a_run_in_a_terminal_is_drawn_as_a_picture(
+def test_the_picture_of_a_run_in_a_terminal_is_drawn(
     stack: Endpoints, lake: SparkSession, feed: Feed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     feed.name = "taxi"
@@ -39,7 +39,7 @@ def test_a_run_in_a_terminal_is_drawn_as_a_picture(
         dead_letters={"table": "lake.nyc.taxi_rides_dead_letters"},
     )
     environment = {**feed.environment, "LAKEFEED_HOME": str(tmp_path / "home"), "COLORTERM": "truecolor"}
-    # Use a relative path for the log, so that the picture shows no folder of this machine.
+    # Use a relative path for the log, so that the picture shows no path of this machine.
     monkeypatch.chdir(tmp_path)
     arguments = ["run", str(file), "--log-file", "taxi.log"]
     with terminal(arguments, environment=environment, width=WIDTH, height=HEIGHT) as shown:

@@ -1,4 +1,4 @@
-"""A record whose timestamp Spark cannot store becomes a row or a dead letter, and stops no feed."""
+"""A record with a timestamp that Spark cannot store becomes a row or a dead letter, and stops no feed."""
 
 import json
 import threading
@@ -28,10 +28,10 @@ TIMES = {
     1: NANOSECONDS,
     2: LARGEST // 1000,  # The largest timestamp that Spark can store.
     3: LARGEST // 1000 + 1,
-    4: 1_700_000_000_000_000,  # A time in microseconds: a date that is far in the future, but valid.
+    4: 1_700_000_000_000_000,  # Microseconds instead of milliseconds: a date in the far future, but valid.
     5: LARGEST,
     6: 1_700_000_000_001,
-    7: -1,  # Kafka's value for no timestamp.
+    7: -1,  # Kafka's value for a missing timestamp.
     8: -86_400_000,
 }
 BAD = (1, 3, 5)
@@ -51,13 +51,13 @@ def send(feed: Feed, times: dict[int, int], *, topic: str | None = None) -> None
 
 
 def pipeline(feed: Feed, name: str, **blocks: Any) -> Pipeline:
-    """Return a feed of this name, which reads the topic of the test into a separate table."""
+    """Return a feed of this name, which lands the topic of the test in a separate table."""
     own = {"name": f"{feed.name}_{name}", "sink": {"iceberg": {"table": f"lake.{feed.name}.{name}"}}}
     return feed.pipeline(**{**own, "checkpoint": f"{feed.checkpoint}-{name}", **blocks})
 
 
 def times(feed: Feed, name: str) -> dict[int, int | None]:
-    """Return the column kafka_timestamp in milliseconds by id; Python has no datetime for some of them."""
+    """Return kafka_timestamp in milliseconds by id; some of these times are no datetime of Python."""
     rows = open_table(f"lake.{feed.name}.{name}", connections=feed.connections).scan().to_arrow()
     found: list[int | None] = rows["kafka_timestamp"].cast(pa.int64()).to_pylist()
     of_ids = zip(rows["id"].to_pylist(), found, strict=True)
@@ -73,7 +73,7 @@ def listed(feed: Feed, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> dict
     return found
 
 
-def test_timestamp_out_of_range_becomes_a_dead_letter(
+def test_a_timestamp_out_of_range_becomes_a_dead_letter(
     lake: SparkSession, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send(feed, TIMES)
@@ -101,7 +101,7 @@ def test_timestamp_out_of_range_becomes_a_dead_letter(
 
 
 @pytest.mark.slow
-def test_every_reader_handles_out_of_range_timestamps(
+def test_all_readers_accept_out_of_range_timestamps(
     lake: SparkSession, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send(feed, TIMES)

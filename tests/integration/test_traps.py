@@ -1,4 +1,4 @@
-"""If checkpoint, table and topic no longer fit each other, the feed resumes correctly or the start is refused.
+"""If checkpoint, table and topic disagree, the feed resumes correctly or the start is refused.
 
 docs/offsets.md has the table of the expected results.
 """
@@ -23,7 +23,7 @@ from tests.support.starts import run_as_planned
 
 
 class Case:
-    """A feed with one kind of sink, and the ways to break it."""
+    """A feed with one kind of sink, and methods that break it."""
 
     def __init__(self, lake: SparkSession, feed: Feed, *, parquet: bool = False) -> None:
         self.lake, self.feed, self.parquet = lake, feed, parquet
@@ -35,7 +35,7 @@ class Case:
         return self.feed.pipeline(**{"decode": JSON_ROWS, "sink": sink, **blocks})
 
     def run(self, *, accept_loss: bool = False, **blocks: Any) -> RunSummary:
-        """Run the pipeline; check that ``offsets show`` and ``plan`` announce the same start as the run makes."""
+        """Run the pipeline; check that ``offsets show`` and ``plan`` announced the same start."""
         self.notes = []
         pipeline = self.pipeline(**blocks)
         return run_as_planned(pipeline, self.lake, self.notes, accept_loss=accept_loss, plans=False)
@@ -78,7 +78,7 @@ def files(lake: SparkSession, feed: Feed) -> Case:
     "gone",
     ["", "metadata", pytest.param("offsets", marks=pytest.mark.slow), pytest.param("commits", marks=pytest.mark.slow)],
 )
-def test_a_feed_survives_a_deleted_checkpoint_or_a_deleted_part(case: Case, gone: str) -> None:
+def test_a_feed_survives_the_loss_of_its_checkpoint_or_of_a_part_of_it(case: Case, gone: str) -> None:
     case.land((0, 5), (5, 9))
     case.feed.forget(gone)
     case.send(range(9, 12))
@@ -92,7 +92,7 @@ def test_a_feed_survives_a_deleted_checkpoint_or_a_deleted_part(case: Case, gone
 @pytest.mark.parametrize(
     "count", [pytest.param(2, marks=pytest.mark.slow), pytest.param(9, marks=pytest.mark.slow), 20]
 )
-def test_a_recreated_topic_is_refused_whatever_its_number_of_records(case: Case, count: int) -> None:
+def test_a_recreated_topic_is_refused_with_fewer_and_with_more_records(case: Case, count: int) -> None:
     case.land((0, 5), (5, 9))
     case.feed.recreate_topic()
     case.send(range(1000, 1000 + count))
@@ -114,8 +114,8 @@ def test_a_recreated_topic_is_refused_whatever_its_number_of_records(case: Case,
     assert case.notes == []
 
 
-def test_a_restored_topic_is_continued_by_a_feed_of_another_name(case: Case) -> None:
-    """Follow docs/offsets.md after a restore from a backup that lacks the first records and has newer ones."""
+def test_a_feed_of_another_name_continues_a_restored_topic(case: Case) -> None:
+    """Follow docs/offsets.md after a restore from a backup that lacks the first records and has newer records."""
     case.land((0, 5), (5, 9))
     case.feed.recreate_topic()
     case.send(range(3, 14))
@@ -157,7 +157,7 @@ def test_a_planned_batch_whose_records_retention_removed_is_refused(case: Case) 
     assert case.ids() == [*range(5), *range(7, 9)]
 
 
-def test_partitions_added_in_mid_batch_are_read(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partitions_that_are_added_during_a_batch_are_read(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     case.feed.create_topic(partitions=3)
     case.send(range(5), partition=1)
     land = BatchWriter.write
@@ -181,7 +181,7 @@ def test_partitions_added_in_mid_batch_are_read(case: Case, monkeypatch: pytest.
 
 
 @pytest.mark.quick
-def test_a_client_with_older_metadata_identifies_new_and_missing_partitions(case: Case) -> None:
+def test_a_client_with_outdated_metadata_identifies_new_and_missing_partitions(case: Case) -> None:
     case.feed.create_topic(partitions=1)
     topics = Topics(case.feed.stack.bootstrap_servers)
     old = topics.describe(case.feed.topic).topic_id
@@ -198,7 +198,7 @@ def test_a_client_with_older_metadata_identifies_new_and_missing_partitions(case
 
 
 @pytest.mark.quick
-def test_a_topic_that_is_recreated_in_mid_run_stops_the_feed(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_that_is_recreated_during_a_run_stops_the_feed(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     case.feed.create_topic(partitions=1)
     case.send(range(10))
     land = BatchWriter.write
@@ -278,14 +278,12 @@ def test_a_rollback_of_the_table_stops_the_feed(case: Case) -> None:
 
 
 @pytest.mark.parametrize("gone", ["", "metadata"])
-def test_a_parquet_feed_is_refused_without_its_checkpoint_but_not_without_its_metadata_file(
-    files: Case, gone: str
-) -> None:
+def test_a_parquet_feed_needs_its_checkpoint_but_not_the_checkpoints_metadata_file(files: Case, gone: str) -> None:
     files.land((0, 5))
     files.feed.forget(gone)
     files.send(range(5, 8))
     if gone == "metadata":
-        # Only the query's id is lost; the logs of batches are complete, so the feed resumes.
+        # Only the id of the query is lost; the logs of batches are complete, so the feed resumes.
         files.run()
         assert files.ids() == list(range(8))
         return

@@ -1,4 +1,4 @@
-"""The commands of README.md and docs/tutorial.md work in an empty folder, with only lakefeed's wheel."""
+"""The commands of README.md and docs/tutorial.md work in an empty folder, with only lakefeed's wheel installed."""
 
 import os
 import sys
@@ -27,7 +27,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def stranger(installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
-    """Yield a new user in an empty folder, on a machine without running servers."""
+    """Yield a new user, who works in an empty folder on a machine without running servers."""
     home, folder = tmp_path / "home", tmp_path / "folder"
     folder.mkdir()
     monkeypatch.chdir(folder)

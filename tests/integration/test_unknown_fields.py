@@ -1,4 +1,4 @@
-"""JSON fields without a column are left out, or make dead letters, as ``decode.on_unknown_field`` says."""
+"""``decode.on_unknown_field`` leaves JSON fields without a column out, or turns their records into dead letters."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ BOTH_PATHS = pytest.mark.parametrize("path", ["auto", "off"])
 
 
 def pipeline(feed: Feed, path: str, **decode: Any) -> Pipeline:
-    """Return a separate pipeline for one path: the same topic, another table and other dead letters."""
+    """Return a pipeline for one read path; the two pipelines read the same topic into separate tables."""
     return feed.pipeline(
         name=f"{feed.name}_{path}",
         fast_path=path,
@@ -36,7 +36,7 @@ def letters(feed: Feed, path: str) -> dict[int, str]:
 
 
 @BOTH_PATHS
-def test_a_record_with_a_field_that_no_column_has_becomes_a_dead_letter_with_the_path(
+def test_a_record_with_an_unknown_field_becomes_a_dead_letter_that_names_the_fields_path(
     lake: SparkSession, feed: Feed, path: str, tmp_path: Path
 ) -> None:
     feed.create_topic(partitions=1)
@@ -66,7 +66,7 @@ def test_a_record_with_a_field_that_no_column_has_becomes_a_dead_letter_with_the
     }
     assert of_ledger(strict)[1] == {(feed.topic, 0): Counts(8, 7)}
     assert monitor.snapshot().totals.left_out_field is None
-    # After a restart with the default, the next records land without these fields.
+    # With the default, the next records land without these fields.
     feed.send([b'{"id": 8, "more": 1}', b'{"id": 9, "inner": {"b": 1}}'])
     lenient = pipeline(feed, path)
     monitor = FeedMonitor(feed.name)
@@ -100,13 +100,15 @@ def run(spark: SparkSession, pipeline: Pipeline) -> tuple[Counts, list[str]]:
 
 
 @BOTH_PATHS
-def test_a_new_field_becomes_a_column_in_mid_stream_at_each_depth(lake: SparkSession, feed: Feed, path: str) -> None:
+def test_a_new_field_at_any_depth_becomes_a_column_while_the_feed_runs(
+    lake: SparkSession, feed: Feed, path: str
+) -> None:
     feed.create_topic(partitions=1)
     table = f"{feed.table}_{path}"
     feed.send([b'{"id": %d, "who": {"name": "a"}, "lines": [{"sku": "x"}]}' % number for number in range(10)])
     assert run(lake, sampled(feed, path)) == (Counts(10), [])
-    # A column gets the type of its first values: fractions beside whole numbers, and text for several types. Null and
-    # empty values show no type, and lose nothing.
+    # The first values decide the type of a column: fractions beside integers give double, several types give text. Null
+    # and empty values decide nothing, and are not lost.
     feed.send(
         [
             b'{"id": 10, "fare": 1, "later": null, "tags": []}',
@@ -134,7 +136,7 @@ def test_a_new_field_becomes_a_column_in_mid_stream_at_each_depth(lake: SparkSes
     assert rows[12]["deep"] == {"er": [{"x": True}]}
     assert (rows[11]["mixed"], rows[12]["mixed"], rows[20]["late"]) == ("1", "x", "in the second batch")
     assert "tags" not in rows[10]
-    # A new driver reads with the columns that the table has kept, also a value of another type as a dead letter.
+    # A new driver reads with the columns of the table; a value of another type becomes a dead letter.
     feed.send([b'{"id": 21, "who": {"age": "old"}}', b'{"id": 22, "who": {"age": 8, "size": 1}, "tags": ["t"]}'])
     counts, notes = run(lake, sampled(feed, path))
     assert counts == Counts(2, 1)
@@ -196,7 +198,9 @@ REMAINDERS = {
 
 @BOTH_PATHS
 @pytest.mark.parametrize("version", [2, 3])
-def test_a_column_keeps_the_fields_that_have_no_column(lake: SparkSession, feed: Feed, path: str, version: int) -> None:
+def test_a_column_stores_the_fields_that_have_no_column(
+    lake: SparkSession, feed: Feed, path: str, version: int
+) -> None:
     feed.create_topic(partitions=1)
     feed.send(SHAPES)
     pipeline = of_any_shape(feed, path, version, json={"schema_ddl": COLUMNS}, on_unknown_field="variant")
@@ -210,7 +214,7 @@ def test_a_column_keeps_the_fields_that_have_no_column(lake: SparkSession, feed:
     assert found.keys() == ({0, 1, 2} if version == 3 else {0, 1, 2, 3})
     reasons = {row.offset: row.reason for row in lake.table(f"{feed.table}_{path}_{version}_letters").collect()}
     assert reasons.get(3) == ("a duplicate key" if version == 3 else None)
-    # A new driver resumes, and commands that read the table without Spark accept its columns.
+    # A new driver resumes, and commands without Spark accept the columns of the table.
     feed.send([b'{"id": 5, "late": true}'])
     run(lake, pipeline)
     assert table.where("unknown_fields IS NOT NULL").count() == (3 if version == 3 else 4)
@@ -240,7 +244,7 @@ def test_json_without_a_schema_is_one_column_for_values_of_any_form(
 
 
 @BOTH_PATHS
-def test_declared_variants_at_each_depth_are_shredded_as_the_table_says(
+def test_declared_variants_at_every_depth_are_shredded_by_the_tables_properties(
     lake: SparkSession, feed: Feed, path: str
 ) -> None:
     feed.create_topic(partitions=1)

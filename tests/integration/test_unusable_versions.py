@@ -1,4 +1,4 @@
-"""An unusable version of a schema makes only its own records dead letters, at any start and in a running feed."""
+"""If a version of a schema is unusable, only its records become dead letters, at a start and in a running feed."""
 
 import json
 from collections.abc import Iterator
@@ -66,7 +66,7 @@ BLOCKS = {"AVRO": "avro", "JSON": "json_schema"}
 
 
 class Subject:
-    """The subject of a feed's values or keys in a registry, with the two versions of a case."""
+    """The subject of a feed's keys or values in a registry, with both versions of a case."""
 
     def __init__(self, feed: Feed, case: Case, registry: RegistryInAThread, part: str = "value") -> None:
         self.case, self.name, self.registry = case, f"{feed.topic}-{part}", registry
@@ -99,7 +99,7 @@ def pipeline_of(feed: Feed, subject: Subject, **blocks: Any) -> Any:
 
 @pytest.fixture
 def registry() -> Iterator[RegistryInAThread]:
-    """Yield a registry that accepts any schema, because real registries refuse some schemas of these tests."""
+    """Yield a registry that accepts any schema; real registries refuse some schemas of these tests."""
     with RegistryInAThread() as registry:
         yield registry
 
@@ -117,18 +117,18 @@ def test_an_unusable_schema_version_affects_only_its_records(
     one = subject.register(1)
     pipeline = pipeline_of(feed, subject)
     feed.send([subject.value(one, 1)])
-    if name == "incompatible":  # This version is unusable only for a feed that has already run with version 1.
+    if name == "incompatible":  # Version 2 is unusable only for a feed that has already run with version 1.
         pipeline.run(spark=lake, once=True)
     two = subject.register(2)
     feed.send([two + case.value])
-    # The first start takes version 1 as the reader's schema, because version 2 is unusable.
+    # The first start reads with version 1, because version 2 is unusable.
     found = preflight(pipeline.config, connections=pipeline.connections)
     assert {each.severity for each in found} <= {"warning"}
     notes: list[str] = []
     summary = pipeline.run(spark=lake, once=True, on_batch=lambda batch: notes.extend(batch.notes))
     assert summary.dead_letters == 1, notes
     assert any(case.words in note for note in notes), notes
-    # Later starts use the schema that the table stores: first with only version 2 registered, then with no version.
+    # Later starts read with the schema in the table: first only version 2 is registered, then no version.
     registry.versions.pop((subject.name, 1))
     feed.send([two + case.value, subject.value(one, 3)])
     pipeline = pipeline_of(feed, subject)
@@ -144,7 +144,7 @@ def test_an_unusable_schema_version_affects_only_its_records(
     assert pipeline_of(feed, subject).run(spark=lake, once=True).rows == 1
 
 
-def test_unusable_version_of_one_topic_of_many_affects_only_its_records(
+def test_an_unusable_version_of_one_topic_of_many_affects_only_its_records(
     lake: SparkSession, feed: Feed, registry: RegistryInAThread
 ) -> None:
     one, two = (Subject(feed, CASES["the name of a metadata column"], registry) for _ in range(2))
@@ -160,7 +160,7 @@ def test_unusable_version_of_one_topic_of_many_affects_only_its_records(
     assert (summary.rows, summary.dead_letters, [each.failure for each in summary.tables]) == (2, 1, [None, None])
 
 
-def test_unusable_version_before_a_backfill_affects_only_its_records(
+def test_an_unusable_version_before_a_backfill_affects_only_its_records(
     lake: SparkSession, feed: Feed, registry: RegistryInAThread
 ) -> None:
     subject = Subject(feed, CASES["the name of a metadata column"], registry)
@@ -176,7 +176,7 @@ def test_unusable_version_before_a_backfill_affects_only_its_records(
     assert sorted(row["id"] for row in feed.rows()) == [1, 3]
 
 
-def test_only_a_record_of_a_new_version_stops_a_feed(
+def test_only_a_record_of_an_unusable_new_version_stops_a_feed(
     lake: SparkSession, feed: Feed, registry: RegistryInAThread
 ) -> None:
     more = record(field("id", "int"), field("more", "int"), name="Trip")
@@ -197,7 +197,7 @@ def test_only_a_record_of_a_new_version_stops_a_feed(
 @pytest.mark.parametrize(
     "two", [pytest.param(OTHER, id="another type"), pytest.param(JSON_V1, id="another kind", marks=pytest.mark.slow)]
 )
-def test_an_unusable_key_schema_version_affects_only_its_records(
+def test_an_unusable_version_of_a_key_schema_affects_only_its_records(
     lake: SparkSession, feed: Feed, registry: RegistryInAThread, two: Any
 ) -> None:
     case = Case(V1, two, avro_bytes(OTHER, {"id": "x"}), "", two_kind="AVRO" if two is OTHER else "JSON")
@@ -226,7 +226,7 @@ def test_an_unusable_key_schema_version_affects_only_its_records(
     assert letters_of(feed)[0].startswith("key: ")
 
 
-def test_first_start_without_a_usable_version_is_refused(
+def test_a_first_start_without_a_usable_version_is_refused(
     lake: SparkSession, feed: Feed, registry: RegistryInAThread
 ) -> None:
     subject = Subject(feed, CASES["another kind"], registry)

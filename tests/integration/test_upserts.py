@@ -88,7 +88,7 @@ def test_debezium_events_become_the_rows_of_the_database_table(lake: SparkSessio
     assert sum(row["lakefeed_deleted"] for row in feed.rows(history)) == 2
     assert len(feed.rows(history)) == len(first)
 
-    # The database table gets a column: the schema of `after` has one more field.
+    # A column is added to the database table: the schema of `after` has one more field.
     mail = {"name": "mail", "type": ["null", "string"], "default": None}
     # Debezium writes a placeholder for a long value that an update did not change.
     lacks = "__debezium_unavailable_value"
@@ -144,7 +144,7 @@ def test_the_postgres_example_of_upserts_md_lands_partitioned_by_day(lake: Spark
 
 
 @pytest.mark.slow
-def test_a_replayed_letter_does_not_undo_a_later_change(lake: SparkSession, feed: Feed) -> None:
+def test_a_replayed_letter_does_not_revert_a_later_change(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     values = [b'{"id": 1, "city": ""}', b'{"id": 2, "city": ""}', b'{"id": 1, "city": "b"}', b'{"id": 3, "city": "c"}']
     feed.send(values, partition=0)
@@ -157,11 +157,12 @@ def test_a_replayed_letter_does_not_undo_a_later_change(lake: SparkSession, feed
     sink = {"iceberg": {**upsert, "on_delete": "mark"}}
     feed.pipeline(**blocks, sink=sink).run(spark=lake, once=True)
     assert sorted(row["id"] for row in feed.rows()) == [1, 3]
-    # Without the rule, two letters are replayed: one of key 1, which has changed since, and one of a new key.
+    # Without the expectation two letters are replayed: one for key 1, whose row has changed since, and one for a new
+    # key.
     del blocks["expect"]
     repaired = feed.pipeline(**blocks, sink=sink)
     replayed = replay(repaired, DeadLetterFilter(feed=feed.name), spark=lake)
-    assert replayed.rows == 1  # The letter of key 1 lands no row, because the table's row of key 1 is newer.
+    assert replayed.rows == 1  # The letter for key 1 changes nothing, because the row of key 1 in the table is newer.
     assert sorted((row["id"], row["city"]) for row in feed.rows()) == [(1, "b"), (2, ""), (3, "c")]
     assert len(feed.rows(f"{feed.table}_history")) == 4
     assert repaired.verify(deep=True).faults == ()

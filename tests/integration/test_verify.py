@@ -1,4 +1,4 @@
-"""On real tables and a real broker, ``lakefeed verify`` passes correct tables, and finds changes by other writers."""
+"""On real tables and a real broker, ``lakefeed verify`` accepts correct tables, and finds changes by other writers."""
 
 import json
 from typing import Any
@@ -72,7 +72,7 @@ def test_verify_adds_up_rows_dead_letters_replayed_and_dropped_letters(lake: Spa
     assert "letters-twice" in {each["kind"] for each in document["findings"] if each["fault"]}
 
 
-def test_changes_of_writers_without_the_check_are_reported(lake: SparkSession, feed: Feed) -> None:
+def test_verify_finds_changes_by_writers_without_the_commit_check(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     pipeline = feed.pipeline(decode=DECODE)
     for start in (0, 10, 20):
@@ -89,7 +89,7 @@ def test_changes_of_writers_without_the_check_are_reported(lake: SparkSession, f
     assert (duplicates.start, duplicates.end) == (18, 22)
     assert kinds(checked(pipeline, deep=False)) == ([], ["others"])
 
-    # Forge a commit of the feed that begins after a gap, and has rows that come from no record.
+    # Forge a commit of the feed that begins after a gap, and whose rows have no record.
     topic_id = Topics(feed.stack.bootstrap_servers).describe(feed.topic).topic_id
     feed.send(feed.avro(trips(30, 40)))
     forged = {
@@ -109,7 +109,7 @@ def test_changes_of_writers_without_the_check_are_reported(lake: SparkSession, f
 
 
 @pytest.mark.quick
-def test_missing_rows_and_a_rollback_by_another_engine_are_reported(lake: SparkSession, feed: Feed) -> None:
+def test_verify_finds_missing_rows_and_a_rollback_by_another_engine(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     pipeline = feed.pipeline(decode=DECODE)
     for start in (0, 10):
@@ -124,19 +124,19 @@ def test_missing_rows_and_a_rollback_by_another_engine_are_reported(lake: SparkS
     assert kinds(checked(pipeline)) == (["position"], [])
 
 
-def test_offsets_without_a_record_are_distinguished_from_lost_records(lake: SparkSession, feed: Feed) -> None:
+def test_verify_distinguishes_offsets_without_a_record_from_lost_records(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send_transactions("cac", count=3)
     pipeline = feed.pipeline(decode=JSON_ROWS)
     pipeline.run(spark=lake, once=True)
     done = checked(pipeline)
     assert kinds(done) == ([], [])
-    # The offsets without a row are three aborted records and three markers, or two if the range ends before the last.
+    # Three aborted records and three markers have no row, or two markers if the range ends before the last marker.
     assert (done.records, done.rows) == (6, 6)
     assert done.offsets - done.records in (5, 6)
 
 
-def test_unverifiable_feed_is_refused(lake: SparkSession, feed: Feed) -> None:
+def test_verify_refuses_a_feed_that_it_cannot_verify(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     with pytest.raises(ResourceMissing, match="there is no table"):
         checked(feed.pipeline())
@@ -151,7 +151,7 @@ def test_unverifiable_feed_is_refused(lake: SparkSession, feed: Feed) -> None:
 
 
 @pytest.mark.parametrize("mode", ["append", "upsert"])
-def test_a_missing_or_truncated_file_is_a_fault_with_the_files_name(lake: SparkSession, feed: Feed, mode: str) -> None:
+def test_verify_names_a_missing_or_truncated_file(lake: SparkSession, feed: Feed, mode: str) -> None:
     feed.create_topic(partitions=1)
     dead = f"lake.{feed.name}.dead_letters"
     sink = {"table": feed.table, **({"mode": "upsert", "keys": ["id"]} if mode == "upsert" else {})}

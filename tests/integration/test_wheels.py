@@ -1,4 +1,4 @@
-"""``make wheels`` builds what PyPI would get; pip installs lakefeed from it by the README's words."""
+"""``make wheels`` builds the files for PyPI; pip installs lakefeed from them by the command of the README."""
 
 import os
 import re
@@ -26,7 +26,7 @@ TRIPS = [{"id": number, "zone": f"z{number % 5}"} for number in range(200)]
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build everything; the wheels' builds have neither PySpark nor Java."""
+    """Build all wheels, without PySpark and Java in the environments of the builds."""
     folder = tmp_path_factory.mktemp("clone") / "dist"
     path = tmp_path_factory.mktemp("without-java")
     assert not (path / "javac").exists()
@@ -39,7 +39,7 @@ def files_of(wheel: Path) -> dict[str, bytes]:
         return {name: opened.read(name) for name in opened.namelist()}
 
 
-def test_wheels_come_from_the_source_archive_and_pass_twines_check(dist: Path) -> None:
+def test_the_wheels_are_built_from_the_source_archive_and_pass_twines_check(dist: Path) -> None:
     version = lakefeed.__version__
     wheels = {f"lakefeed{part}-{version}-py3-none-any.whl" for part in ("", *(f"_{each}" for each in PARTS))}
     assert {path.name for path in dist.iterdir()} == {f"lakefeed-{version}.tar.gz", *wheels}
@@ -52,7 +52,7 @@ def test_wheels_come_from_the_source_archive_and_pass_twines_check(dist: Path) -
 
 
 @pytest.mark.slow
-def test_jars_in_the_wheels_are_those_of_a_build_from_the_sources(dist: Path) -> None:
+def test_the_jars_in_the_wheels_equal_those_of_a_build_from_the_sources(dist: Path) -> None:
     build_jvm.build(force=True)
     packed = [
         content for wheel in dist.glob("*.whl") for name, content in files_of(wheel).items() if name[-4:] == ".jar"
@@ -77,7 +77,7 @@ def index(dist: Path, tmp_path: Path) -> Iterator[tuple[str, list[str]]]:
         ("3.13", r"`(pip install '\S+')`"),
     ],
 )
-def test_the_readmes_command_installs_lakefeed_and_it_lands_a_topic(
+def test_lakefeed_installed_by_the_readmes_command_lands_a_topic(
     feed: Feed, dist: Path, index: tuple[str, list[str]], tmp_path: Path, python: str, command: str
 ) -> None:
     found = re.search(command, README, re.M)
@@ -107,7 +107,7 @@ def test_the_readmes_command_installs_lakefeed_and_it_lands_a_topic(
     assert "each record once" in shell("lakefeed", "verify", file)
 
 
-def test_only_the_publishing_job_may_ask_pypi_for_a_token() -> None:
+def test_only_the_job_that_publishes_may_ask_pypi_for_a_token() -> None:
     release = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())
     assert release["permissions"] == {"contents": "read"}
     build, publish = release["jobs"]["build"], release["jobs"]["publish"]

@@ -1,4 +1,4 @@
-"""A feed without a checkpoint resumes at the position in its sink's ledger, and makes no S3 request for a checkpoint.
+"""A feed without a checkpoint resumes at the position in the ledger of its sink, and saves the checkpoint's requests.
 
 ``offsets show``, ``plan`` and ``run`` must agree on each start: see ``tests/support/starts.py``.
 ``tests/faults/test_kill_points.py`` kills a driver without a checkpoint at each step.
@@ -61,15 +61,14 @@ def test_the_start_position_is_stored_in_the_ledger_before_the_first_batch(lake:
     feed.create_topic(partitions=2)
     feed.send_ids(range(10))
     assert run(feed, lake, kafka={"start": "latest"}).rows == 0
-    # The first start has stored its position, so records that came after it are not lost, although no batch was
-    # committed.
+    # The first start stored its position, so later records are not lost, although no batch was committed.
     feed.send_ids(range(10, 15))
     feed.send_ids(range(15, 20), partition=1)
     assert run(feed, lake, kafka={"start": "latest"}).rows == 10
     assert ids(feed) == list(range(10, 20))
 
 
-def test_a_start_reads_all_records_after_a_stop_before_the_first_commit(lake: SparkSession, feed: Feed) -> None:
+def test_a_stop_before_the_first_commit_loses_no_record(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send_ids(range(10))
     stop = threading.Event()
@@ -79,7 +78,9 @@ def test_a_start_reads_all_records_after_a_stop_before_the_first_commit(lake: Sp
     assert ids(feed) == list(range(10))
 
 
-def test_a_feed_resumes_once_after_a_rewind_and_after_an_accepted_loss(lake: SparkSession, feed: Feed) -> None:
+def test_a_feed_resumes_without_doubles_after_a_rewind_and_after_an_accepted_loss(
+    lake: SparkSession, feed: Feed
+) -> None:
     feed.create_topic(partitions=1)
     feed.send_ids(range(10))
     run(feed, lake)
@@ -114,7 +115,7 @@ def test_a_second_driver_replaces_the_first(lake: SparkSession, feed: Feed) -> N
         else:
             stop.set()
 
-    # Run without once, so that the run does not end before the second driver has started.
+    # Run without once, so that the first driver still runs when the second driver starts.
     with pytest.raises(CheckpointMismatch, match="another driver has taken over"):
         pipeline(feed).run(spark=lake, on_batch=take_over, stop=stop)
     assert ids(feed) == list(range(10))

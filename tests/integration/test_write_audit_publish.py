@@ -1,4 +1,4 @@
-"""Feeds that land in a branch: what readers see, what the commands print, and how to settle a failed audit."""
+"""Feeds that land in a branch: what readers see, what commands print, and how an operator resolves a failed audit."""
 
 import json
 from typing import Any
@@ -30,7 +30,7 @@ def run(feed: Feed, *arguments: str) -> Result:
     return CliRunner().invoke(command, [file, "--yes", *arguments], env=feed.environment)
 
 
-def test_a_failed_audit_hides_rows_from_readers_and_a_discard_rereads_the_records(
+def test_a_failed_audit_hides_the_rows_from_readers_and_after_a_discard_the_records_are_read_again(
     lake: SparkSession, feed: Feed
 ) -> None:
     feed.create_topic(partitions=2)
@@ -53,7 +53,7 @@ def test_a_failed_audit_hides_rows_from_readers_and_a_discard_rereads_the_record
     again = run(feed)
     assert (again.exit_code, "is not unique" in again.output) == (1, True), again.output
 
-    # The audit would fail again with the same records, so discard the rows and change the expectation.
+    # The audit of the same records would fail again, so discard the rows and change the expectation.
     assert run(feed, "--discard").exit_code == 0
     assert pipeline.verify().rows == 3
     lenient = audited(feed, {"rows": {"at_least": 1}})
@@ -64,7 +64,9 @@ def test_a_failed_audit_hides_rows_from_readers_and_a_discard_rereads_the_record
 
 
 @pytest.mark.slow
-def test_a_feed_may_continue_after_a_failed_audit_and_be_published_by_command(lake: SparkSession, feed: Feed) -> None:
+def test_a_feed_may_continue_after_a_failed_audit_until_a_command_publishes_its_rows(
+    lake: SparkSession, feed: Feed
+) -> None:
     feed.create_topic(partitions=1)
     send(feed, 1)
     waiting = audited(feed, {"rows": {"at_least": 3}}, on_failure="continue")
@@ -84,13 +86,13 @@ def test_a_feed_may_continue_after_a_failed_audit_and_be_published_by_command(la
     assert seen(feed) == [1, 2, 3, 4]
     seldom = audited(feed, {}, when="1 hour")
     send(feed, 5)
-    # A run publishes all rows at its end.
+    # At its end, a run publishes all rows.
     seldom.run(spark=lake, once=True)
     assert seen(feed) == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.slow
-def test_a_commit_of_a_driver_that_died_is_published_at_the_next_start(
+def test_the_next_start_publishes_the_commit_of_a_driver_that_died(
     lake: SparkSession, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     feed.create_topic(partitions=1)
@@ -109,7 +111,7 @@ def test_a_commit_of_a_driver_that_died_is_published_at_the_next_start(
 
 
 @pytest.mark.slow
-def test_each_table_of_a_job_of_many_topics_has_its_branch(lake: SparkSession, feed: Feed) -> None:
+def test_each_table_of_a_job_of_many_topics_has_its_own_branch(lake: SparkSession, feed: Feed) -> None:
     topics = [f"{feed.name}-{name}" for name in "ab"]
     for topic in topics:
         feed.create_topic(partitions=1, topic=topic)

@@ -1,4 +1,4 @@
-"""A pipeline file runs unchanged on YARN, which sends Spark to nodes that have only Java and a bare Python."""
+"""A pipeline file runs unchanged on YARN, which installs Spark on nodes that have only Java and a bare Python."""
 
 import json
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def test_the_taxi_feed_lands_the_same_rows_on_one_machine_and_on_yarn(feed: Feed
     assert len(expected) == TAXI_ROWS
     assert len({row["borough"] for row in expected}) > 5
 
-    # lakefeed on this machine is the driver, and sends jars, keys and functions to the executors.
+    # The driver is lakefeed on this machine; it sends jars, keys and functions to the executors.
     file = taxi_file(feed, "b", spark=cluster.settings())
     ran = lakefeed("run", file, "--once", "--master", "yarn", "--output", "json", environment=environment)
     summary = json.loads(ran.stdout)
@@ -41,7 +41,7 @@ def test_the_taxi_feed_lands_the_same_rows_on_one_machine_and_on_yarn(feed: Feed
     assert rows_of(feed, "b") == expected
     cluster.wait_for_success(f"{feed.name}b")
 
-    # Run the same feed with spark-submit, from the application jar.
+    # Run the same feed with spark-submit and the application jar.
     file = taxi_file(feed, "c", spark=cluster.settings())
     submitted = ("deploy", "submit", file, "--master", "yarn")
     shown = lakefeed(*submitted, "--print", "--", "--once", environment=environment)
@@ -56,7 +56,7 @@ def test_the_taxi_feed_lands_the_same_rows_on_one_machine_and_on_yarn(feed: Feed
 
 
 def given_to_containers(cluster: Yarn) -> list[Path]:
-    """Return the small files, such as settings and scripts, that YARN has put on the node's disk for containers."""
+    """Return the small files, such as settings and scripts, that YARN has copied to the node's disk for containers."""
     found = [path for path in cluster.local.rglob("*") if path.is_file() and path.suffix not in (".jar", ".zip")]
     assert any(path.name == "__spark_conf__.properties" for path in found)
     return found
@@ -70,7 +70,7 @@ def given_to_containers(cluster: Yarn) -> list[Path]:
         ({"spark.pyspark.python": "OTHER"}, "the executors have Python 3.9, and the driver has Python 3."),
     ],
 )
-def test_yarn_that_cannot_run_the_feed_is_refused_at_the_start(
+def test_a_yarn_cluster_that_cannot_run_the_feed_is_refused_at_the_start(
     feed: Feed, cluster: Yarn, settings: dict[str, str], message: str
 ) -> None:
     if settings.get("spark.pyspark.python") == "OTHER":
@@ -78,7 +78,7 @@ def test_yarn_that_cannot_run_the_feed_is_refused_at_the_start(
     assert message in refused(feed, {**cluster.settings(), **settings}, {**feed.environment, **cluster.environment})
 
 
-def test_an_unknown_address_of_yarn_is_refused(feed: Feed, cluster: Yarn) -> None:
+def test_an_unknown_address_of_the_resource_manager_is_refused(feed: Feed, cluster: Yarn) -> None:
     environment = {**feed.environment, "HADOOP_CONF_DIR": "", "YARN_CONF_DIR": ""}
     assert "the address of YARN is not set" in refused(feed, cluster.settings(), environment)
     empty = feed.folder / "empty"
@@ -87,7 +87,7 @@ def test_an_unknown_address_of_yarn_is_refused(feed: Feed, cluster: Yarn) -> Non
     assert "a folder without yarn-site.xml" in refused(feed, cluster.settings(), environment)
 
 
-def test_a_resource_manager_that_does_not_answer_is_reported(feed: Feed, cluster: Yarn) -> None:
+def test_the_error_names_a_resource_manager_that_does_not_answer(feed: Feed, cluster: Yarn) -> None:
     port = choose_free(avoid=())
     environment = {**feed.environment, **cluster.environment}
     settings = cluster.settings(**{"spark.hadoop.yarn.resourcemanager.address": f"127.0.0.1:{port}"})
@@ -115,9 +115,9 @@ def test_a_driver_in_cluster_mode_is_refused(feed: Feed, cluster: Yarn) -> None:
 
 
 def refused(feed: Feed, settings: dict[str, str], environment: dict[str, str], *, status: int = 2) -> str:
-    """Run the feed, whose start must be refused with this exit status; return the printed error."""
+    """Run the feed, whose start must fail with this exit status; return the printed error."""
     Topics(feed.stack.bootstrap_servers).create(feed.topic, partitions=1, exist_ok=True)
-    feed.send(feed.avro([{"id": 1, "zone": "one"}]))  # A run needs the schema, which this registers.
+    feed.send(feed.avro([{"id": 1, "zone": "one"}]))  # A run needs a registered schema.
     file = taxi_file(feed, "d", spark=settings)
     done = lakefeed("run", file, "--once", "--master", "yarn", environment=environment, status=status)
     return done.stderr

@@ -1,4 +1,4 @@
-"""Catalogs on which the commit check must work, and fixtures of the pytest plug-in."""
+"""Catalogs for the tests of the commit check, and fixtures of the pytest plug-in."""
 
 import uuid
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ def catalog(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests on catalogs other than SQLite: no such test is quick, and those not in ``TELLING`` are slow."""
+    """Mark tests on other catalogs than SQLite: none is quick, and only the tests in ``TELLING`` are not slow."""
     for item in items:
         if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
             known = item.callspec.params.get("catalog", "sqlite")
@@ -65,7 +65,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def checked(spark: SparkSession, catalog: CatalogCase) -> SparkSession:
-    """Return the session with this catalog, which checks all commits of feeds."""
+    """Return a session with this catalog, which checks the commits of all feeds."""
     catalog.declare(spark)
     spark.sql(f"CREATE NAMESPACE {catalog.name}.ns")
     return spark
@@ -73,7 +73,7 @@ def checked(spark: SparkSession, catalog: CatalogCase) -> SparkSession:
 
 @pytest.fixture(scope="session")
 def connections(checked: SparkSession, catalog: CatalogCase) -> Connections:
-    """Return the settings with which pyiceberg opens the catalog of the test."""
+    """Return the settings with which pyiceberg opens the test's catalog."""
     return Connections(catalogs={catalog.name: catalog.declared()})
 
 
@@ -87,7 +87,7 @@ def table(checked: SparkSession, catalog: CatalogCase) -> Table:
 
 @pytest.fixture
 def elsewhere(table: Table, checked: SparkSession, catalog: CatalogCase) -> Table:
-    """Return the fixture ``table``, opened in a second session that does not have the commit check."""
+    """Return the fixture ``table`` as a second session without the commit check sees it."""
     plain = checked.newSession()
     catalog.declare(plain, implementation=PLAIN)
     return Table(plain, table.name)

@@ -1,4 +1,4 @@
-"""Tables whose rows land in a branch, are audited and published, on all catalogs with local files."""
+"""Feeds land rows in a branch, which is audited and published; on all catalogs, with local files."""
 
 import uuid
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ OLD = "2020-01-01 00:00:00"
 
 @dataclass
 class Branched:
-    """A table with methods for its readers, and for the feed that lands in a branch of the table."""
+    """A table that a feed fills by a branch: methods for the feed and for readers of the table."""
 
     spark: SparkSession
     connections: Connections
@@ -127,7 +127,7 @@ def test_readers_see_only_published_rows_and_the_ledger_reads_the_branch(branche
     assert (state.unpublished, state.is_diverged, state.sentence) == (0, False, "staging: all commits are published")
 
 
-def test_each_expectation_is_audited_and_a_failed_audit_leaves_the_rows_in_the_branch(
+def test_each_expectation_is_audited_and_rows_that_fail_stay_in_the_branch(
     checked: SparkSession, connections: Connections
 ) -> None:
     expect = {
@@ -157,7 +157,7 @@ def test_each_expectation_is_audited_and_a_failed_audit_leaves_the_rows_in_the_b
     assert branched.publisher is not None
     with pytest.raises(AuditFailed, match="is not published"):
         branched.publisher.after_batch()
-    # A failed audit does not stop the feed if the batch is from before the start, or with on_failure: continue.
+    # A failed audit does not stop the feed with on_failure: continue, nor if the batch is from before the start.
     assert "is not published" in str(branched.publisher.after_batch(is_new=False))
     branched.start(publish={"on_failure": "continue", "expect": expect})
     assert "is not published" in str(branched.publisher.after_batch())
@@ -182,7 +182,7 @@ def test_an_expectation_of_a_missing_or_unsuitable_column_is_refused(branched: B
     assert branched.read() == []
 
 
-def test_publishing_over_another_writers_commit_is_refused_and_a_discard_rereads_the_records(
+def test_publishing_over_another_writers_commit_is_refused_and_after_a_discard_the_records_are_read_again(
     branched: Branched,
 ) -> None:
     branched.land(0, 2)
@@ -223,7 +223,7 @@ def test_a_commit_between_audit_and_publication_stops_the_publication(
 
 
 @pytest.mark.slow
-def test_discard_is_refused_before_the_first_publication(branched: Branched) -> None:
+def test_a_discard_is_refused_before_the_first_publication(branched: Branched) -> None:
     branched.land(0, 2)
     assert branched.publisher is not None
     with pytest.raises(ConfigError, match="published nothing yet"):
@@ -291,10 +291,10 @@ def test_a_start_is_refused_if_the_branch_was_removed(branched: Branched) -> Non
 
 
 @pytest.mark.slow
-def test_a_feeds_commit_outside_its_branch_and_a_replaced_drivers_commit_are_refused(branched: Branched) -> None:
+def test_a_feeds_commit_outside_its_branch_or_by_a_replaced_driver_is_refused(branched: Branched) -> None:
     branched.land(0, 2)
-    # Publish first, so that main and the branch have the same snapshot. The commit below is then wrong only because it
-    # names no branch.
+    # Publish first, so that main and the branch are the same snapshot: the commit below differs only in that it names
+    # no branch.
     branched.publish()
     ranges = OffsetRanges((OffsetRange("topic", 0, 2, 3),), {"topic": "one"})
     properties = {**Commit(FEED, 2, ranges, fence=branched.fence).properties(), COMMIT_ID: uuid.uuid4().hex}
@@ -313,7 +313,7 @@ def test_a_feeds_commit_outside_its_branch_and_a_replaced_drivers_commit_are_ref
 
 
 @pytest.mark.slow
-def test_expiry_keeps_unpublished_snapshots_and_compaction_is_refused(
+def test_expiry_keeps_unpublished_snapshots_and_compaction_is_refused_for_them(
     branched: Branched, catalog: CatalogCase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     branched.land(0, 1)

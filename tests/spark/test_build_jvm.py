@@ -27,7 +27,7 @@ def test_two_builds_of_the_same_sources_give_the_same_bytes(jar: Path) -> None:
     assert sorted(path.name for path in jar.parent.iterdir()) == [jar.name]
 
 
-def test_build_without_a_jdk_is_an_error_and_leaves_no_file(jar: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_build_without_a_jdk_is_an_error_and_leaves_no_file(jar: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(build_jvm.BuildFailed, match="install a JDK of version 17"):
         build_jvm.build()

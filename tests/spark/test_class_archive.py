@@ -1,4 +1,4 @@
-"""``lakefeed jars archive`` makes an archive of classes without servers, and the next JVM maps the archive."""
+"""``lakefeed jars archive`` writes an archive of classes without servers, and the next JVM loads classes from it."""
 
 import json
 import os
@@ -29,21 +29,21 @@ def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_an_archive_is_written_without_servers_and_read_by_the_next_session(tmp_path: Path) -> None:
+def test_jars_archive_needs_no_server_and_the_next_session_reads_the_archive(tmp_path: Path) -> None:
     done = python(tmp_path, "-m", "lakefeed.cli", "jars", "archive", "--output", "json")
     assert done.returncode == 0, done.stderr
     made = json.loads(done.stdout)
     [archive] = (tmp_path / "cache" / "classes").iterdir()
     assert (made["path"], made["bytes"]) == (str(archive), archive.stat().st_size)
     assert python(tmp_path, "-c", SESSION).stdout == f"['{archive}']\n"
-    # The archive has the classes that a feed loads, also those of Kafka's and S3's clients, Iceberg and lakefeed.
+    # The archive has the classes that a feed loads, with those of Kafka's and S3's clients, Iceberg and lakefeed.
     names = archive.read_bytes()
     for name in (b"KafkaConsumer", b"S3AFileSystem", b"S3FileIO", b"ParquetFileWriter", b"MicroBatchExecution"):
         assert name in names, name
 
 
 @pytest.mark.slow
-def test_archive_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+def test_an_archive_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / "classes").write_text("a file where the folder belongs")
     done = python(tmp_path, "-m", "lakefeed.cli", "jars", "archive")

@@ -21,7 +21,7 @@ SIDES = {
     "consumer.ConsumerConfig": (CONSUMER, REFUSED_CONSUMER),
     "producer.ProducerConfig": (PRODUCER, REFUSED_PRODUCER),
 }
-# lakefeed's type for each type of Kafka; settings of the types PASSWORD, LIST and CLASS are text.
+# Kafka's types and lakefeed's; settings of the types PASSWORD, LIST and CLASS are text.
 TYPES = {"INT": "int", "SHORT": "int", "LONG": "int", "DOUBLE": "number", "BOOLEAN": "bool"}
 
 
@@ -48,12 +48,12 @@ def test_option_types_equal_those_of_kafka(spark: SparkSession, name: str) -> No
 
 
 def kind(known: Any) -> str:
-    """Return Kafka's name of a setting's type."""
+    """Return the name of a setting's type in Kafka."""
     return str(get_field(known, "type").toString())
 
 
 def written(known: Any) -> str | None:
-    """Return a setting's default value as a user would write it in a pipeline file; None if there is no default."""
+    """Return a setting's default value as a pipeline file would have it; None if there is no default."""
     value = get_field(known, "defaultValue")
     if value is None or kind(known) in ("CLASS", "PASSWORD"):
         return None
@@ -61,7 +61,7 @@ def written(known: Any) -> str | None:
 
 
 @pytest.mark.parametrize("name", SIDES)
-def test_defaults_of_kafka_are_accepted(spark: SparkSession, name: str) -> None:
+def test_lakefeed_accepts_the_defaults_of_kafka(spark: SparkSession, name: str) -> None:
     allowed: dict[str, Option] = SIDES[name][0]
     refused = {}
     for key, option in allowed.items():
@@ -76,7 +76,7 @@ def test_defaults_of_kafka_are_accepted(spark: SparkSession, name: str) -> None:
     ("name", "defaults"),
     [("consumer.ConsumerConfig", CONSUMER_DEFAULTS), ("producer.ProducerConfig", PRODUCER_DEFAULTS)],
 )
-def test_defaults_of_lakefeed_are_accepted_by_kafka(spark: SparkSession, name: str, defaults: dict[str, str]) -> None:
+def test_kafka_accepts_the_defaults_of_lakefeed(spark: SparkSession, name: str, defaults: dict[str, str]) -> None:
     gateway: Any = spark.sparkContext._gateway
     definition = getattr(gateway.jvm, f"org.apache.kafka.clients.{name}").configDef()
     settings = gateway.jvm.java.util.HashMap()

@@ -1,4 +1,4 @@
-"""The code that Spark generates for a feed's rows stays below the JVM's limit for a method."""
+"""The code that Spark generates for a feed's rows stays below the JVM's limit for the size of a method."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ MOST = 65_535
 """The most bytes of a method: https://docs.oracle.com/javase/specs/jvms/se17/html/jvms-4.html#jvms-4.9.1"""
 
 
-def test_change_events_of_forty_columns_are_compiled(spark: SparkSession) -> None:
+def test_code_for_change_events_of_forty_columns_is_compiled(spark: SparkSession) -> None:
     records = spark.createDataFrame([], "topic STRING, partition INT, offset BIGINT, key BINARY, value BINARY")
     policy = RecordPolicy(on_error="dead_letter", on_null="keep", envelope="debezium", deletes=DELETES)
     with BatchOutcomes(spark) as outcomes:

@@ -1,4 +1,4 @@
-"""The catalog's compare-and-set on a feed's position, on all catalogs: which commits land, and which are refused."""
+"""Which commits land and which are refused, by the catalog's compare-and-set on a feed's position; on all catalogs."""
 
 import threading
 from collections.abc import Callable
@@ -26,7 +26,7 @@ ROUNDS = 15
 
 
 def together(*actions: Callable[[], None]) -> list[BaseException | None]:
-    """Run the actions at the same time; return the error of each, or None."""
+    """Run the actions at the same time; return each action's error, or None."""
     start = threading.Barrier(len(actions))
 
     def run(action: Callable[[], None]) -> BaseException | None:
@@ -54,7 +54,7 @@ def test_a_batch_lands_only_if_it_begins_where_the_last_batch_ended(table: Table
     refused(lambda: table.land(6, 7), "topic-1 is in the table but not in the batch")
     assert table.ids() == [0, 1, 2, 3, 4, 5]
     assert len(table.snapshots()) == 3
-    # A second feed may land the same offsets, because each feed has a separate position in the table.
+    # A second feed may land the same offsets, because the table has a separate position for each feed.
     table.land(0, 1, feed="others")
     assert table.ids() == [0, 0, 1, 2, 3, 4, 5]
 
@@ -69,7 +69,7 @@ def test_the_same_sequence_number_in_another_shard_is_refused(table: Table) -> N
     assert table.ids() == [0, 1, 2, 3, 4]
 
 
-def test_empty_batches_keep_the_position_and_sparse_batches_may_skip_offsets(table: Table) -> None:
+def test_empty_batches_keep_the_position_and_batches_may_skip_offsets(table: Table) -> None:
     table.land(0, 2)
     table.land(2, 2)
     sparse = {CONTINUITY: "sparse", ROWS: "2"}
@@ -146,7 +146,8 @@ def test_a_batch_is_skipped_only_if_the_newest_commit_has_the_same_ranges(table:
         is_there(1, 3, 5)
     table.land(0, 3)
     assert is_there(0, 0, 3)
-    # A batch with another number but the same ranges has landed: after a lost checkpoint, numbers start from 0 again.
+    # This batch has another number but the same ranges: it has landed, and a lost checkpoint restarted the numbers at
+    # 0.
     assert is_there(7, 0, 3)
     assert not is_there(0, 3, 5)
     for start, end in ((0, 4), (2, 4), (4, 5)):
@@ -154,7 +155,7 @@ def test_a_batch_is_skipped_only_if_the_newest_commit_has_the_same_ranges(table:
             is_there(0, start, end)
 
 
-def test_only_the_replay_that_took_its_fence_last_can_commit(table: Table) -> None:
+def test_of_all_replays_only_the_one_that_took_the_fence_last_can_commit(table: Table) -> None:
     replays = f"{FEED}{REPLAYS}"
     feed = IcebergLedger(table.spark, table.name, FEED).take_fence()
     old, new = (IcebergLedger(table.spark, table.name, replays).take_fence() for _ in range(2))
@@ -168,7 +169,7 @@ def test_only_the_replay_that_took_its_fence_last_can_commit(table: Table) -> No
 
     refused(lambda: replay(100, old), "another driver has taken over")
     replay(101, new)
-    # The feed continues beside its replays.
+    # The feed continues while replays run.
     table.land(0, 2, fence=feed)
     assert table.ids() == [0, 1, 101]
 
@@ -184,7 +185,7 @@ def test_only_the_driver_that_took_the_fence_last_can_commit(table: Table) -> No
     table.land(4, 6, fence=new)
     refused(lambda: table.set_property(f"lakefeed.fence.{FEED}", old), "is taken")
     assert table.ids() == [0, 1, 2, 3, 4, 5]
-    # A replaced driver is refused before it writes, and the error names the other driver, not the checkpoint.
+    # A replaced driver is refused before it writes; the error names the new driver, and not the checkpoint.
     sink = IcebergTable(table.spark, IcebergSinkConfig(table=table.name), feed=FEED, evolves=False)
     with pytest.raises(CheckpointMismatch, match="another driver has taken over"):
         sink.has(Commit(FEED, 2, span(4, 5), fence=old))
@@ -241,7 +242,7 @@ def test_an_expired_parent_snapshot_does_not_count_as_a_rollback(
     assert table.covered() == ((0, 4),)
 
 
-def test_the_position_follows_a_rollback_even_if_the_snapshots_expire_afterwards(table: Table) -> None:
+def test_the_position_follows_a_rollback_even_if_the_snapshots_expire_later(table: Table) -> None:
     table.land(0, 2)
     first = table.head()
     table.land(2, 4)
@@ -254,7 +255,7 @@ def test_the_position_follows_a_rollback_even_if_the_snapshots_expire_afterwards
 
 
 def cut_history(table: Table) -> int:
-    """Expire the feed's snapshots, so that only a table property has its position; return an older snapshot.
+    """Expire the feed's snapshots, so that only a table property has the position; return an older snapshot.
 
     The returned snapshot is from before the feed's first commit, and survives because it is tagged.
     """
@@ -271,7 +272,7 @@ def cut_history(table: Table) -> int:
 
 
 @pytest.mark.parametrize("case", ["appended to", "cut again", "by an engine without the check"])
-def test_a_rollback_to_before_the_feed_refuses_batches_if_the_feeds_snapshots_have_expired(
+def test_after_a_rollback_to_before_the_feed_its_batches_are_refused_even_if_its_snapshots_have_expired(
     table: Table, elsewhere: Table, case: str
 ) -> None:
     before = cut_history(table)
@@ -307,7 +308,7 @@ def test_maintenance_and_deletes_by_other_writers_keep_the_position(table: Table
     assert [each.ranges for each in table.ledger().commits()] == [span(12, 14), span(10, 12)]
 
 
-def test_a_replay_counts_as_landed_after_its_snapshot_has_expired(table: Table) -> None:
+def test_a_replay_still_counts_as_landed_after_its_snapshot_has_expired(table: Table) -> None:
     table.land(0, 2)
     fence = IcebergLedger(table.spark, table.name, f"{FEED}{REPLAYS}").take_fence()
     for each in ("one", "two"):

@@ -44,7 +44,7 @@ AT_THE_START = (
         "records/transform",
         'f"{each}; {next(variables)}" if each.startswith(PROCESSOR) else each',
         "each",
-        "tests/integration/test_pandas.py::test_state_of_a_users_class_resumes_after_a_restart_and_other_state_is_refused",
+        "tests/integration/test_pandas.py::test_the_state_of_a_users_class_resumes_after_a_restart_and_changed_state_is_refused",
     ),
     python(
         "start: the table lacks records that the checkpoint counts as landed",
@@ -72,7 +72,7 @@ AT_THE_START = (
         "records/sources",
         "if place[1] != epochs[key]",
         "if False",
-        "tests/faults/test_three_brokers.py::test_a_topic_truncated_by_an_unclean_leader_is_refused_until_the_loss_is_accepted",
+        "tests/faults/test_three_brokers.py::test_a_feed_refuses_a_topic_that_an_unclean_leader_truncated_until_the_loss_is_accepted",
     ),
     python(
         "leader epochs: equal ranges differ because the leader has changed",
@@ -200,7 +200,7 @@ ON_THE_MOVE = (
         "records/sources",
         "if self._ids.setdefault(name, topic_id) != topic_id:",
         "if False:",
-        f"{TRAPS}a_topic_that_is_recreated_in_mid_run_stops_the_feed",
+        f"{TRAPS}a_topic_that_is_recreated_during_a_run_stops_the_feed",
     ),
 )
 

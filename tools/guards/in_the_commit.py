@@ -44,7 +44,7 @@ IN_THE_COMMIT = (
         "commit/Ledger",
         "(sparse ? start < ended.asLong() :",
         "(sparse ? false :",
-        f"{CHECK}empty_batches_keep_the_position_and_sparse_batches_may_skip_offsets",
+        f"{CHECK}empty_batches_keep_the_position_and_batches_may_skip_offsets",
     ),
     java(
         "continuity: a shard continues at the equal sequence number of another shard",
@@ -95,7 +95,7 @@ IN_THE_COMMIT = (
         "commit/CheckedOperations",
         "checkFence(base, summary, replayOf + Ledger.REPLAYS);",
         "",
-        f"{CHECK}only_the_replay_that_took_its_fence_last_can_commit",
+        f"{CHECK}of_all_replays_only_the_one_that_took_the_fence_last_can_commit",
     ),
     java(
         "fence: a replaced backfill commits",
@@ -187,28 +187,28 @@ IN_THE_COMMIT = (
         "commit/CheckedOperations",
         "if (movedAway(base, changed, feed)) {",
         "if (false) {",
-        f"{CHECK}the_position_follows_a_rollback_even_if_the_snapshots_expire_afterwards",
+        f"{CHECK}the_position_follows_a_rollback_even_if_the_snapshots_expire_later",
     ),
     java(
         "rollback: a rollback to before the feed's commits keeps the feed's position",
         "commit/Position",
         "return Ledger.ROLLED_BACK;",
         "return base.properties().get(Ledger.POSITION + feed);",
-        f"{CHECK}a_rollback_to_before_the_feed_refuses_batches_if_the_feeds_snapshots_have_expired",
+        f"{CHECK}after_a_rollback_to_before_the_feed_its_batches_are_refused_even_if_its_snapshots_have_expired",
     ),
     java(
         "rollback: a rollback by another engine keeps the feed's position",
         "commit/Ledger",
         "&& (oldest.parentId() != null || followsFiles(oldest))",
         "|| true",
-        f"{CHECK}a_rollback_to_before_the_feed_refuses_batches_if_the_feeds_snapshots_have_expired",
+        f"{CHECK}after_a_rollback_to_before_the_feed_its_batches_are_refused_even_if_its_snapshots_have_expired",
     ),
     java(
         "replay: a replay whose snapshot has expired lands again",
         "commit/FeedLedger",
         "return last != null && last.id().equals(id)",
         "return false",
-        f"{CHECK}a_replay_counts_as_landed_after_its_snapshot_has_expired",
+        f"{CHECK}a_replay_still_counts_as_landed_after_its_snapshot_has_expired",
     ),
     java(
         "replay: a replay that another engine rolled back counts as landed",
@@ -222,7 +222,7 @@ IN_THE_COMMIT = (
         "commit/CheckedOperations",
         "checkBranch(changed, snapshot, feed);",
         "",
-        f"{BRANCHES}a_feeds_commit_outside_its_branch_and_a_replaced_drivers_commit_are_refused",
+        f"{BRANCHES}a_feeds_commit_outside_its_branch_or_by_a_replaced_driver_is_refused",
     ),
     java(
         "publication: a publication overwrites commits of other writers",
@@ -236,6 +236,6 @@ IN_THE_COMMIT = (
         "commit/CheckedOperations",
         "if (rows != null && !rows.equals(addedRows)) {",
         "if (false) {",
-        f"{CHECK}empty_batches_keep_the_position_and_sparse_batches_may_skip_offsets",
+        f"{CHECK}empty_batches_keep_the_position_and_batches_may_skip_offsets",
     ),
 )

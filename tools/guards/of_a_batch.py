@@ -113,7 +113,7 @@ BEFORE_THE_COMMIT = (
         "config/kafka_client",
         '"kafka.isolation.level": "read_committed",',
         "",
-        "tests/integration/test_verify.py::test_offsets_without_a_record_are_distinguished_from_lost_records",
+        "tests/integration/test_verify.py::test_verify_distinguishes_offsets_without_a_record_from_lost_records",
     ),
     python(
         "checkpoint: a feed uses the checkpoint of another feed",
@@ -134,7 +134,7 @@ BEFORE_THE_COMMIT = (
         "checkpoint/EntryOutput",
         "writeId, exclusive && conditional)",
         "writeId, false)",
-        f"{MANAGER}the_second_writer_of_an_entry_gets_hadoops_exception",
+        f"{MANAGER}the_second_writer_of_an_entry_gets_hadoops_file_already_exists_exception",
     ),
     java(
         "checkpoint: a driver's own entry counts as another driver's after a lost answer",
@@ -179,7 +179,7 @@ DEAD_LETTERS = (
         "feed/batch_writer",
         "                self._complete(batch, commit)\n",
         "                pass\n",
-        f"{LETTERS}parquet_letters_lost_to_a_crash_are_written_with_the_replayed_batch",
+        f"{LETTERS}parquet_letters_lost_to_a_crash_are_written_when_the_batch_is_repeated",
     ),
     plugin(
         "repair",
@@ -209,7 +209,7 @@ DEAD_LETTERS = (
         "replay",
         "if ledger.has_replay(replay_id):",
         "if False:",
-        f"{LETTERS}interrupted_replay_is_completed_by_the_next_one",
+        f"{LETTERS}an_interrupted_replay_is_completed_by_the_next_replay",
     ),
     java(
         "kinesis: a repeated batch ends at another record",
@@ -237,8 +237,8 @@ DEAD_LETTERS = (
         "query/StreamingPlan",
         "return sources.size() <= 1 && apart ? filters : null;",
         "return filters;",
-        "tests/integration/test_stream_joins.py::test_invalid_join_is_refused_before_the_start",
-        "tests/integration/test_stateful.py::test_invalid_stateful_transform_is_refused_before_the_start",
+        "tests/integration/test_stream_joins.py::test_an_invalid_join_is_refused_before_the_start",
+        "tests/integration/test_stateful.py::test_an_invalid_transform_with_state_is_refused_before_the_start",
     ),
     java(
         "texts: Spark replaces variables in SQL",
