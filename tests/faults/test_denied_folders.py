@@ -26,7 +26,7 @@ COMMAND_OF_ORDINARY_RIGHTS = (sys.executable, "-c", OF_ORDINARY_RIGHTS, *COMMAND
 
 @pytest.fixture
 def locked(tmp_path: Path) -> Path:
-    """Return a folder in which nobody may create a file."""
+    """Return a folder in which no user may create a file."""
     folder = tmp_path / "locked"
     folder.mkdir(mode=0o500)
     return folder

@@ -1,4 +1,4 @@
-"""The headers that the Kafka sink gives its records let a reader recognize copies."""
+"""Readers recognize copies of a record by the headers that the Kafka sink adds."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class Sent:
 
 
 def read(spark: SparkSession, folder: Path, *batches: list[Sent]) -> list[str]:
-    """Return the values of a deduplicated stream of these batches; after each, the query restarts with its state."""
+    """Return the values of a deduplicated stream; after each batch, the query restarts with its state."""
     (folder / "in").mkdir()
     offset = 0
     for number, batch in enumerate(batches):
@@ -56,7 +56,9 @@ def test_deduplication_yields_each_row_once_over_batches_and_restarts(spark: Spa
     first = [Sent("a", "q/0", "t/0/1"), Sent("b", "q/0", "t/0/2"), Sent("e", "q/0", row="0"), Sent("e", "q/0", row="1")]
     again = [*first, Sent("c", "q/0", "t/0/3")]
     other = [
-        Sent("a", "r/0", "t/0/1"),  # From another query, as of a feed that has started over.
+        # The first copy is from another query, as after a feed has started over; the second from another source
+        # partition; the third is in a partition that the sink would not choose.
+        Sent("a", "r/0", "t/0/1"),
         Sent("a", "q/0", "t/1/1"),  # From a record of another source partition.
         Sent("a", "q/0", "t/0/1", partition=1),  # In another partition of the sink's topic than the sink would choose.
         Sent("f", None),
@@ -69,10 +71,10 @@ def test_deduplication_yields_each_row_once_over_batches_and_restarts(spark: Spa
     assert Counter(found) == Counter("a" * 4 + "bcd" + "ee" + "fffff")
 
 
-def test_late_record_of_an_older_batch_counts_as_a_copy(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_late_record_of_an_older_batch_counts_as_a_copy(spark: SparkSession, tmp_path: Path) -> None:
     newer = [Sent("b", "q/1", "t/0/2")]
     late = [Sent("a", "q/0", "t/0/1"), Sent("b", "q/1", "t/0/2"), Sent("c", "q/1", "t/0/3")]
-    # After a checkpoint was rolled back, a new batch has the number of an older one but other records.
+    # After a rollback of the checkpoint, a new batch has the number of an older batch but other records.
     rolled_back = [Sent("d", "q/0", "t/0/4"), Sent("e", "q/0", row="0"), Sent("c", "q/0", "t/0/3")]
     assert read(spark, tmp_path, [Sent("a", "q/0", "t/0/1")], newer, late, rolled_back) == list("abcde")
 
@@ -111,7 +113,7 @@ def test_equal_rows_of_a_batch_have_different_numbers_in_their_headers(spark: Sp
     assert not any("lakefeed.source" in each for each in found)
 
 
-def test_headers_have_the_record_position_and_a_number_if_a_record_has_several_rows(spark: SparkSession) -> None:
+def test_headers_have_the_records_offset_and_a_row_number_if_the_record_has_several_rows(spark: SparkSession) -> None:
     placed = "zip STRING, kafka_topic STRING, kafka_partition INT, kafka_offset BIGINT"
     rows = spark.createDataFrame([("a", "t", 0, 1), ("a", "t", 0, 1), ("a", "t", 3, 1)], placed)
     assert {each["value"] for each in sent(rows)} == {'{"zip":"a"}'}
@@ -130,11 +132,11 @@ def test_a_repeated_row_goes_to_the_same_partition(spark: SparkSession) -> None:
     first = {each["value"]: each["partition"] for each in sent(rows)}
     assert {each["value"]: each["partition"] for each in sent(rows.repartition(3))} == first
     assert len(set(first.values())) > 10
-    # Rows with a key get no partition, because Kafka's partitioner chooses the partition by the key.
+    # The sink chooses no partition for rows with a key: Kafka's partitioner chooses it by the key.
     assert {each["partition"] for each in sent(rows, key="zip")} == {None}
 
 
-def test_plans_of_spark_do_not_show_the_login_to_the_brokers(spark: SparkSession) -> None:
+def test_spark_plans_do_not_show_the_brokers_login(spark: SparkSession) -> None:
     login = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="me" password="hunter2hunter2";'
     source = KafkaSource(bootstrap_servers="h:9092", topics=["t"], options={"kafka.sasl.jaas.config": login})
     options = producer_settings(

@@ -1,4 +1,4 @@
-"""A replay, which filters dead letters in SQL, chooses the letters that ``dead-letters list`` finds in Python."""
+"""A replay selects dead letters in SQL, ``dead-letters list`` in Python: both select the same letters."""
 
 from functools import reduce
 
@@ -10,7 +10,7 @@ from lakefeed.sinks.dead_letters.table import CHOSEN, _arguments
 from tests.unit.sinks.dead_letters.test_store import REASONS
 
 
-def test_sql_and_python_choose_the_same_letters(spark: SparkSession) -> None:
+def test_sql_and_python_select_the_same_letters(spark: SparkSession) -> None:
     expected = [None, "", "byte 18", "of #", *(form for each in REASONS for form in (printable(each), kind_of(each)))]
     rows = [("f", None, "t", 0, at, 1, each) for at, each in enumerate(REASONS)]
     columns = "feed STRING, replay STRING, topic STRING, partition INT, offset INT, schema_id INT, reason STRING"

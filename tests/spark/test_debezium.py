@@ -1,4 +1,4 @@
-"""Records with change events of Debezium, deletes and tombstones become the right rows, or errors of the record."""
+"""Debezium's change events, deletes and tombstones become the right rows, or errors of their records."""
 
 import base64
 import json
@@ -59,7 +59,7 @@ def test_each_kind_of_change_event_becomes_the_row_after_the_change(spark: Spark
     ]
 
 
-def test_event_without_a_row_is_an_error_of_the_record(spark: SparkSession) -> None:
+def test_an_event_without_a_row_is_an_error_of_the_record(spark: SparkSession) -> None:
     values = [event("t"), event("x", after=AMS), event(None, after=AMS), event("c"), b"{broken", event("c", after=AMS)]
     policy = RecordPolicy(on_error="dead_letter", on_null="skip", envelope="debezium")
     rows = classify(decoded(frame(spark, values), EVENT), policy)
@@ -81,7 +81,7 @@ def test_an_event_inside_a_schema_and_payload_envelope_is_unwrapped(spark: Spark
     assert found(rows, "id", "city", "debezium_ts_ms") == [(1, "amsterdam", 3)]
 
 
-def test_value_that_is_no_event_is_an_error(spark: SparkSession) -> None:
+def test_a_value_that_is_not_an_event_is_an_error(spark: SparkSession) -> None:
     with pytest.raises(ConfigError, match="fields op and after"):
         classify(decoded(frame(spark, [b"{}"]), KEY), RecordPolicy(envelope="debezium"))
 
@@ -112,7 +112,7 @@ def test_an_unavailable_value_is_null_or_kept_or_an_error_as_configured(spark: S
         (Raw(), DeleteRule(tombstones=True, keys=("id",)), None),
     ],
 )
-def test_tombstones_get_the_key_columns_from_the_record_key(
+def test_a_tombstone_gets_its_key_columns_from_the_record_key(
     spark: SparkSession, keys: Any, rule: DeleteRule, expected: list[int | None] | None
 ) -> None:
     spec = Json(schema="id BIGINT, city STRING, debezium_op STRING")
@@ -121,13 +121,13 @@ def test_tombstones_get_the_key_columns_from_the_record_key(
     records = decoded(frame(spark, values, [b'{"id": 9}', b'{"id": 2}', b"{}"]), spec, key=keys)
     rows = classify(records, RecordPolicy(on_null="keep", deletes=rule))
     if expected is None:
-        # The raw key is not a number, so the key column of each delete is null. (A feed would stop at such a delete.)
+        # The raw key is not a number, so each delete has a null key column. (A feed would stop at such a delete.)
         expected = [1, None, None]
     assert [key for (key,) in found(rows, "id")] == expected
     assert [deleted for (deleted,) in found(rows, "lakefeed_deleted")] == [False, True, True]
 
 
-def test_expectations_do_not_apply_to_deletes_and_wrong_delete_rules_are_refused(spark: SparkSession) -> None:
+def test_expectations_do_not_apply_to_deletes_and_invalid_delete_expressions_are_refused(spark: SparkSession) -> None:
     spec = Json(schema="id BIGINT, city STRING, op STRING")
     values = [b'{"id": 1, "op": "d"}', b'{"id": 1, "op": "u"}']
     expect = (RowExpectation("has_city", "city IS NOT NULL", "drop"),)
@@ -165,8 +165,7 @@ def test_a_change_with_a_null_key_is_an_error_of_the_record(spark: SparkSession,
     reasons = [str(reason).split(" is null")[0] for (reason,) in found(judged, f"{RECORD}.reason")]
     part, id_ = "the key column part", "the key column ID"
     assert reasons == ["None", part, id_, id_, part, "None", "None"]
-    # A null key is no error if a transform follows, because the transform may compute the key; nor if the record is
-    # skipped because its value is null.
+    # A null key is no error if a transform may compute the key, or if the record is skipped because its value is null.
     later = RecordPolicy(on_null="keep", deletes=replace(rule, are_columns=False))
     assert {each for (each,) in found(classify(decoded(frame(spark, values), spec), later), f"{RECORD}.verdict")} == {0}
     skips = RecordPolicy(on_null="skip", deletes=replace(rule, tombstones=False))
@@ -193,7 +192,7 @@ def test_a_key_inside_a_schema_and_payload_envelope_is_unwrapped(spark: SparkSes
     ("after", "why"),
     [("STRING", "MongoDB"), ("VOID", "as if the topic had only deletes"), ("ARRAY<INT>", "after is array<int>")],
 )
-def test_events_without_columns_are_refused_with_the_reason(spark: SparkSession, after: str, why: str) -> None:
+def test_an_event_schema_without_columns_is_refused_with_the_reason(spark: SparkSession, after: str, why: str) -> None:
     for spec in (f"after {after}, op STRING", f"payload STRUCT<after: {after}, op: STRING>"):
         with pytest.raises(ConfigError, match=why):
             classify(decoded(frame(spark, []), Json(schema=spec)), RecordPolicy(envelope="debezium"))

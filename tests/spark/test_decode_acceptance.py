@@ -1,4 +1,4 @@
-"""The decoder's ``schema.accept`` accepts the same changes of a schema as ``lakefeed.records.schema.reader``."""
+"""The decoder's ``schema.accept`` accepts the schema changes that ``lakefeed.records.schema.reader`` accepts."""
 
 import json
 import random
@@ -44,7 +44,7 @@ def writers(seed: int, count: int) -> list[dict[str, Any]]:
     return made
 
 
-def test_decoder_refuses_changes_that_the_table_refuses(spark: SparkSession) -> None:
+def test_the_decoder_refuses_schema_changes_that_the_table_refuses(spark: SparkSession) -> None:
     rules: list[Accept] = ["same_record", "resolvable", "any"]
     schemas = writers(seed=5, count=120)
     refused = 0
@@ -69,14 +69,14 @@ def test_decoder_refuses_changes_that_the_table_refuses(spark: SparkSession) -> 
     assert 100 < refused < 240
 
 
-def test_too_large_writers_schemas_are_refused_immediately(spark: SparkSession) -> None:
-    """Records of such schemas are dead letters; the other records of the batch become rows."""
+def test_writers_schemas_that_are_too_large_are_refused_immediately(spark: SparkSession) -> None:
+    """Records of these schemas become dead letters; the other records of the batch become rows."""
     trip: Any = {"type": "record", "name": "R", "fields": [{"name": "x", "type": "int"}]}
     inner: Any = "int"
     for level in range(60):
         inner = {"type": "record", "name": f"L{level}", "fields": [{"name": "x", "type": inner}]}
     chain: Any = {**trip, "fields": [*trip["fields"], {"name": "y", "type": ["null", inner]}]}
-    # On each level two branches fit the reader's next record, so the ways to resolve the schema double with each level.
+    # Two branches of each level fit the reader's next record, so each level doubles the number of possible resolutions.
     branches = ["null", "W", {"type": "record", "name": "V", "fields": [{"name": "x", "type": "W"}]}]
     forks = {"type": "record", "name": "W", "fields": [{"name": "x", "type": branches}]}
     writers: dict[int, Any] = {
@@ -88,7 +88,7 @@ def test_too_large_writers_schemas_are_refused_immediately(spark: SparkSession) 
     with RegistryInAThread() as registry:
         for schema_id, each in writers.items():
             registry.put(schema_id, each)
-        # Each record has 7 as its x, and null as its y if the writer's schema has y: schema 4 has none.
+        # Each record has x = 7, and y = null if the writer's schema has y, which schema 4 lacks.
         data = [b"\0" + each.to_bytes(4, "big") + (b"\x0e" if each == 4 else b"\x0e\0") for each in (1, 2, 3, 4, 1)]
         spec = ConfluentAvro(registry_url=registry.url, reader_schema=json.dumps(chain))
         began = time.monotonic()
@@ -112,6 +112,6 @@ def test_only_schema_ids_of_the_configured_subjects_are_decoded(spark: SparkSess
         found = results(decoded(records(spark, data), spec))
         assert [each.value and each.value.id for each in found] == [1, None, 3, None, None]
         assert {each.error for each in found} == {None, "the schema is not registered under trips-value or x"}
-        # Schema id 2 occurs in three records, and its subjects are requested once.
+        # Three records have schema id 2, but its subjects are requested only once.
         assert registry.requests["/schemas/ids/2/versions"] == 1
         assert SchemaRegistry(registry.url).subjects_of(2) == {"other-value"}

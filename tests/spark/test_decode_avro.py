@@ -1,4 +1,4 @@
-"""All Avro types decode to the values that Spark's from_avro and fastavro return."""
+"""Values of all Avro types decode as with Spark's from_avro and with fastavro."""
 
 import datetime as dt
 import io
@@ -109,7 +109,7 @@ DATA = st.fixed_dictionaries(
 
 
 def plain(value: Any) -> Any:
-    """Convert a value from Spark or from fastavro to a form that can be compared."""
+    """Convert a value of Spark or fastavro to a comparable form."""
     match value:
         case Row():
             return plain(value.asDict())
@@ -129,7 +129,7 @@ def plain(value: Any) -> Any:
 
 
 def expected(encoded: bytes) -> dict[str, Any]:
-    """Return the value that fastavro reads, with a union of several types as Spark's struct."""
+    """Return the value that fastavro reads; a union of several types becomes a struct, as in Spark."""
     datum = fastavro.schemaless_reader(io.BytesIO(encoded), fastavro.parse_schema(SCHEMA), None)
     assert isinstance(datum, dict)
     anything = datum["anything"]
@@ -164,7 +164,7 @@ def test_decoded_values_equal_those_of_from_avro_and_of_fastavro(
         assert plain(row.decoded.value) == expected(each)
 
 
-def test_decoded_type_equals_that_of_from_avro(spark: SparkSession) -> None:
+def test_the_decoded_type_equals_that_of_from_avro(spark: SparkSession) -> None:
     both = decoded(records(spark, [b""]), PlainAvro(writer_schema=json.dumps(SCHEMA))).select(
         "decoded.value", from_avro("value", json.dumps(SCHEMA)).alias("reference")
     )

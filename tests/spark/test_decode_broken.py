@@ -1,4 +1,4 @@
-"""A broken record leads to an error that names its fault, never to a stopped job or a dead JVM."""
+"""A broken record is an error that names its fault; it stops neither the job nor the JVM."""
 
 import json
 import struct
@@ -80,7 +80,7 @@ BROKEN = {
 }
 
 
-def test_broken_record_has_an_error_with_its_cause(spark: SparkSession, registry: RegistryInAThread) -> None:
+def test_a_broken_record_is_an_error_that_names_the_cause(spark: SparkSession, registry: RegistryInAThread) -> None:
     spec = ConfluentAvro(registry_url=registry.url, reader_schema=json.dumps(SCHEMA))
     values = [framed(GOOD), *(value for value, _ in BROKEN.values()), None, framed(GOOD)]
     first, *broken, tombstone, last = results(decoded(records(spark, values), spec))

@@ -1,4 +1,4 @@
-"""Avro payloads that attack the decoder: each becomes a row or an error, in time and memory limited by its size."""
+"""Avro payloads that attack the decoder become rows or errors, within time and memory limits set by their size."""
 
 import json
 import time
@@ -162,17 +162,17 @@ def options(writer: Any, reader: Any) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", AMPLIFIERS)
-def test_amplifying_record_costs_no_more_than_its_size(probe: Probe, name: str) -> None:
+def test_a_record_that_expands_costs_no_more_than_its_size_allows(probe: Probe, name: str) -> None:
     writer, reader, payload = AMPLIFIERS[name]
     probe.hostile(options(writer, reader), [payload])
 
 
-def test_the_colliding_keys_of_this_test_have_the_same_hash_code(probe: Probe) -> None:
+def test_the_colliding_keys_of_these_tests_have_equal_hash_codes(probe: Probe) -> None:
     found = probe.ask(do="hash", payloads=[*map(base64_text, COLLIDING)])
     assert len({each["hash"] for each in found}) == 1
 
 
-def test_skipping_an_amplifying_record_costs_no_more_than_its_size(probe: Probe) -> None:
+def test_the_skip_of_a_record_that_expands_costs_no_more_than_its_size_allows(probe: Probe) -> None:
     for name in SKIPPED:
         writer, _, payload = AMPLIFIERS[name]
         schemas = {
@@ -223,7 +223,7 @@ def test_a_decoder_that_fails_gives_an_error_without_values(probe: Probe) -> Non
 @pytest.mark.parametrize(
     ("count", "seed"), [(1_000, 1), *(pytest.param(10_000, seed, marks=pytest.mark.slow) for seed in range(2, 12))]
 )
-def test_mutated_records_cost_no_more_than_their_size(probe: Probe, count: int, seed: int) -> None:
+def test_mutated_avro_records_cost_no_more_than_their_size_allows(probe: Probe, count: int, seed: int) -> None:
     schemas = {"writer-schema": json.dumps(SCHEMA), "reader-schema": json.dumps(SCHEMA)}
     good = [avro_bytes(SCHEMA, {**GOOD, "f": None}), avro_bytes(SCHEMA, {**GOOD, "a": -1, "f": ("R1", {"x": b""})})]
     costs = probe.hostile(schemas, [*good, *mutated(good, count=count, seed=seed)])

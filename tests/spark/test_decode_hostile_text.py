@@ -1,4 +1,4 @@
-"""JSON and CSV that attack the decoder: each payload becomes a row or an error, within the probe's limits of cost."""
+"""JSON and CSV payloads that attack the decoder become rows or errors, within the probe's limits of cost."""
 
 import itertools
 import json
@@ -11,7 +11,7 @@ from tests.support.probe import Probe
 
 
 def struct(**fields: Any) -> dict[str, Any]:
-    """Return a Spark struct type as JSON."""
+    """Return the JSON of a Spark struct type."""
     return {
         "type": "struct",
         "fields": [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in fields.items()],
@@ -44,7 +44,7 @@ SMALL, LARGE = 30_000, 1_000_000
 
 
 def numbers(size: int) -> list[str]:
-    """Return numbers with many digits, and short texts such as 1e1000000000 that mean very large or small numbers."""
+    """Return texts of numbers: some have many digits, some are short but huge or tiny, such as 1e1000000000."""
     return [
         "9" * size,
         "0." + "0" * size + "1",
@@ -58,7 +58,7 @@ def numbers(size: int) -> list[str]:
     ]
 
 
-# "Aa" and "BB" have the same hash code in Java, and so have all texts that consist of 11 of these pairs.
+# "Aa" and "BB" have the same hash code in Java, and therefore all texts of 11 such pairs.
 COLLIDING = ["".join(letters) for letters in itertools.product(["Aa", "BB"], repeat=11)]
 
 
@@ -164,7 +164,7 @@ GOOD_CSV = (
     ("size", "lenient"),
     [(SMALL, "true"), *(pytest.param(LARGE, lenient, marks=pytest.mark.slow) for lenient in ("false", "true"))],
 )
-def test_text_costs_no_more_than_its_size(probe: Probe, size: int, lenient: str) -> None:
+def test_a_hostile_text_costs_no_more_than_its_size_allows(probe: Probe, size: int, lenient: str) -> None:
     payloads = json_payloads(size)
     found = dict(zip(payloads, probe.hostile({**JSON, "lenient": lenient}, [*payloads.values()]), strict=True))
     assert found["unique keys"].row
@@ -181,7 +181,7 @@ def test_text_costs_no_more_than_its_size(probe: Probe, size: int, lenient: str)
 @pytest.mark.parametrize(
     ("count", "seed"), [(300, 11), *(pytest.param(4_000, seed, marks=pytest.mark.slow) for seed in range(5))]
 )
-def test_mutated_text_costs_no_more_than_its_size(probe: Probe, count: int, seed: int) -> None:
+def test_a_mutated_text_costs_no_more_than_its_size_allows(probe: Probe, count: int, seed: int) -> None:
     for options, good in ((JSON, GOOD_JSON), ({**JSON, "lenient": "true"}, GOOD_JSON), (CSV, GOOD_CSV)):
         right, *costs = probe.hostile(options, [good, *mutated([good], count=count, seed=seed)])
         assert right.row, right

@@ -1,4 +1,4 @@
-"""Strict and lenient decoding of JSON accept the right values, and refuse all others with the path of the field."""
+"""Strict and lenient JSON decoding accept valid values, and refuse all others with the path of the field."""
 
 import datetime
 import json
@@ -35,7 +35,7 @@ RIGHT: list[tuple[str, Any]] = [
     ('{"l": -0}', 0),
     ('{"l": 9223372036854775807}', 2**63 - 1),
     ('{"d": 9007199254740992}', 2.0**53),
-    # Doubles are decoded from their shortest text, which JavaScript prints, and from texts with more digits.
+    # Doubles are decoded from the shortest text, as JavaScript prints it, and from texts with more digits.
     ('{"d": 1234567890123456800}', 1234567890123456768.0),
     ('{"d": 100000000000000000000}', 1e20),
     ('{"d": 1e308}', 1e308),
@@ -148,7 +148,7 @@ def test_each_value_is_decoded_or_is_an_error_with_the_path_of_the_field(spark: 
         assert each.error == reason, wrong
 
 
-def test_lenient_decoding_accepts_deviations_of_other_json_writers(spark: SparkSession) -> None:
+def test_the_lenient_decoder_accepts_deviations_of_other_json_writers(spark: SparkSession) -> None:
     values = [*(value for value, _ in LENIENT), '{"d": NaN}', *LENIENT_WRONG]
     found = results(decoded(records(spark, [each.encode() for each in values]), Json(schema=SCHEMA, lenient=True)))
     for (value, expected), each in zip(LENIENT, found, strict=False):

@@ -1,4 +1,4 @@
-"""Avro 1.12's logical types are decoded, ignored on types that they do not fit, and converted between units."""
+"""The decoder reads Avro 1.12's logical types, ignores them on wrong types, and converts their units."""
 
 import json
 from typing import Any
@@ -64,7 +64,7 @@ def test_each_logical_type_becomes_the_expected_column_type(probe: Probe, name: 
     assert_read(probe, options(logical(kind, name)), data, type_, value)
 
 
-def test_logical_type_on_a_wrong_type_is_ignored(probe: Probe) -> None:
+def test_a_logical_type_on_a_wrong_type_is_ignored(probe: Probe) -> None:
     for kind, name, data, type_, value in WRONG:
         assert_read(probe, options(logical(kind, name)), data, type_, value)
 
@@ -101,7 +101,7 @@ def test_a_time_or_timestamp_in_another_unit_is_converted_or_refused(probe: Prob
                 assert row["value"] == [["v", str(7 * nanos[writer] // nanos[held])]]
 
 
-def test_timestamp_out_of_range_is_an_error(probe: Probe) -> None:
+def test_a_timestamp_out_of_range_is_an_error(probe: Probe) -> None:
     millis = logical("long", "timestamp-millis")
     largest = (2**63 - 1) // 1000
     found = probe.decode(options(millis), [long_bytes(each) for each in (largest, largest + 1, -(2**63), -largest)])
@@ -113,12 +113,12 @@ def test_timestamp_out_of_range_is_an_error(probe: Probe) -> None:
     ]
 
 
-def test_decimals_of_another_scale_keep_their_number_or_are_an_error(probe: Probe) -> None:
+def test_a_decimal_of_another_scale_keeps_its_value_or_is_an_error(probe: Probe) -> None:
     def read(unscaled: int, scale: int, precision: int, expected: int) -> str:
         size = max(1, (unscaled.bit_length() + 8) // 8)
         writer = logical("bytes", "decimal", precision=60, scale=scale)
         given = options(writer, logical("bytes", "decimal", precision=precision, scale=expected))
-        # Encode the number twice: in as few bytes as possible, and padded with 30 bytes of its sign.
+        # Encode the number twice: in as few bytes as possible, and with 30 more sign bytes.
         data = [unscaled.to_bytes(size, "big", signed=True), unscaled.to_bytes(size + 30, "big", signed=True)]
         one, padded = probe.decode(given, [text_bytes(each) for each in data])
         assert one == padded

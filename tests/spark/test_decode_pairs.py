@@ -1,4 +1,4 @@
-"""Random pairs of schemas decode to the values of Avro's own readers, in Java and in Python."""
+"""For random pairs of schemas, lakefeed decodes the same values as Avro's own readers in Java and Python."""
 
 import random
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.quick
 
 
 @pytest.mark.parametrize("count", [100, pytest.param(2_000, marks=pytest.mark.slow)])
-def test_random_pairs_of_schemas_decode_to_the_values_of_avro_java(probe: Probe, count: int) -> None:
+def test_lakefeed_and_avro_java_decode_the_same_values_for_random_pairs_of_schemas(probe: Probe, count: int) -> None:
     first = random.randrange(10**9)
     print(f"seeds from {first}")
     pairs = [pair(first + at) for at in range(count)]
@@ -24,11 +24,11 @@ def test_random_pairs_of_schemas_decode_to_the_values_of_avro_java(probe: Probe,
     )
     for each, result in zip(pairs, found, strict=True):
         assert not result["differences"], f"{each}\n{result['differences'][:2]}"
-    # Most records are readable, so the comparison is about rows and not only about errors.
+    # Most records must be readable, so that the test compares rows and not only errors.
     assert sum(result["rows"] for result in found) > 2 * count
 
 
-def test_an_empty_payload_is_valid_only_if_the_writers_schema_needs_no_bytes(probe: Probe) -> None:
+def test_an_empty_payload_is_valid_only_if_the_writers_schema_encodes_to_no_bytes(probe: Probe) -> None:
     writer = '{"type": "record", "name": "R", "fields": [{"name": "n", "type": "null"}]}'
     reader = writer.replace('"null"}', '"null"}, {"name": "a", "type": "int", "default": 7}')
     [found] = probe.decode({"writer-schema": writer, "reader-schema": reader}, [b""])

@@ -1,4 +1,4 @@
-"""Compare Protobuf decoding with the reference library, for all kinds of fields and for broken messages."""
+"""Protobuf decodes as in the reference library, for all kinds of fields and for broken messages."""
 
 import datetime
 import json
@@ -74,7 +74,7 @@ def registry() -> Iterator[RegistryInAThread]:
 
 
 @pytest.mark.quick
-def test_each_field_type_is_decoded_as_the_reference_library_does(spark: SparkSession) -> None:
+def test_each_field_type_decodes_as_in_the_reference_library(spark: SparkSession) -> None:
     message = order()(**FULL)
     message.extra.update({"a": [1, None, {"b": "c"}], "d": True})
     full, empty = results(decoded(records(spark, [message.SerializeToString(), b""]), PLAIN))
@@ -97,7 +97,7 @@ def test_a_descriptor_set_decodes_to_the_same_rows_as_the_schema_text(spark: Spa
 
 
 def anything() -> st.SearchStrategy[Any]:
-    """Return a strategy for orders with any subset of fields and any values."""
+    """Return a Hypothesis strategy for orders: any subset of fields, any values."""
     int32, int64 = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
     uint32, uint64 = st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)
     text = st.text(st.characters(codec="utf-8"), max_size=8)
@@ -132,9 +132,7 @@ def anything() -> st.SearchStrategy[Any]:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.data_too_large],
 )
 @given(st.lists(anything(), min_size=20, max_size=60))
-def test_random_messages_decode_as_the_reference_library_reads_them(
-    spark: SparkSession, orders: list[dict[str, Any]]
-) -> None:
+def test_random_messages_decode_as_in_the_reference_library(spark: SparkSession, orders: list[dict[str, Any]]) -> None:
     messages = [order()(**each) for each in orders]
     found = results(decoded(records(spark, [each.SerializeToString() for each in messages]), PLAIN))
     for result, message in zip(found, messages, strict=True):
@@ -192,7 +190,7 @@ BROKEN = {
 
 
 @pytest.mark.quick
-def test_each_broken_message_is_an_error_with_its_cause(spark: SparkSession) -> None:
+def test_a_broken_message_is_an_error_with_its_cause(spark: SparkSession) -> None:
     found = results(decoded(records(spark, [value for value, _ in BROKEN.values()]), PLAIN))
     for (name, (_, why)), result in zip(BROKEN.items(), found, strict=True):
         assert result.value is None, name
@@ -212,7 +210,7 @@ def test_an_error_names_the_path_of_the_field(spark: SparkSession) -> None:
 
 
 def test_pieces_of_a_message_inside_json_text_are_merged(spark: SparkSession) -> None:
-    """A message field may come in several pieces, which are merged; a oneof of the result has at most one member."""
+    """A message field may come in several pieces, which the decoder merges; at most one member of a oneof remains."""
     text = """syntax = "proto3";
     import "google/protobuf/struct.proto";
     message Node {
@@ -346,7 +344,7 @@ def test_a_message_type_becomes_the_expected_avro_schema(spark: SparkSession) ->
         (b"\xff\xff", None, "not a Protobuf descriptor"),
     ],
 )
-def test_unusable_schema_is_refused(spark: SparkSession, schema: Any, message: str | None, why: str) -> None:
+def test_an_unusable_schema_is_refused(spark: SparkSession, schema: Any, message: str | None, why: str) -> None:
     with pytest.raises(ConfigError) as refused:
         decoded(records(spark, [b""]), PlainProtobuf(schema=schema, message=message))
     assert why in refused.value.what

@@ -1,4 +1,4 @@
-"""The decoder gets writers' schemas from a registry: several in a batch, references, outages, credentials."""
+"""The decoder requests writers' schemas from a registry: several for a batch, references, outages, credentials."""
 
 import json
 import threading
@@ -25,7 +25,7 @@ from tests.support.registry_in_a_thread import RegistryInAThread
 
 
 def schema(*fields: tuple[str, Any]) -> dict[str, Any]:
-    """Return a schema of a record R with these fields."""
+    """Return the schema of a record R with these fields."""
     return {"type": "record", "name": "R", "fields": [{"name": name, "type": kind} for name, kind in fields]}
 
 
@@ -50,8 +50,8 @@ def spec_for(registry: RegistryInAThread, **more: Any) -> ConfluentAvro:
     return ConfluentAvro(registry_url=registry.url, reader_schema=json.dumps(READER), **more)
 
 
-def test_second_registry_address_is_used_if_the_first_does_not_answer(spark: SparkSession) -> None:
-    """A registry with several addresses is written as for Confluent's clients: ``http://a:8081,http://b:8081``."""
+def test_the_second_registry_address_is_used_if_the_first_does_not_answer(spark: SparkSession) -> None:
+    """The addresses are written as for Confluent's clients: ``http://a:8081,http://b:8081``."""
     with RegistryInAThread() as away:
         pass
     with RegistryInAThread() as broken, RegistryInAThread() as registry:
@@ -78,7 +78,7 @@ def test_decoding_waits_for_a_failing_registry_and_reports_that_it_waits(spark: 
         count, shown = task_counter(spark, group=None, say=said.append), set[str]()
 
         def repair() -> None:
-            """Let the registry answer as soon as the wait is reported."""
+            """Let the registry answer once the decoder has reported that it waits."""
             until = time.monotonic() + 20
             while not shown and time.monotonic() < until:
                 time.sleep(0.05)
@@ -176,7 +176,7 @@ QUICK: tuple[Manner, ...] = ("silent", "drip", "huge", "redirect")
 @pytest.mark.parametrize(
     "manners", [QUICK, pytest.param(get_args(Manner), marks=pytest.mark.slow)], ids=["some", "all"]
 )
-def test_no_misbehaving_server_holds_a_task_longer_than_registry_patience(
+def test_no_misbehaving_server_delays_a_task_longer_than_registry_patience(
     spark: SparkSession, manners: tuple[Manner, ...]
 ) -> None:
     def asked(manner: Manner) -> Any:
@@ -191,7 +191,7 @@ def test_no_misbehaving_server_holds_a_task_longer_than_registry_patience(
     with ThreadPoolExecutor(len(manners)) as threads:
         errors = dict(zip(manners, threads.map(asked, manners), strict=True))
     assert time.monotonic() - began < 40
-    # The tasks have already waited for registries that do not answer. Only the redirect is an error that may pass.
+    # The tasks have waited for registries that do not answer. Of these errors, only a redirect may be temporary.
     assert {manner for manner, error in errors.items() if error.passes} == {"redirect"}
     assert all(isinstance(error, Unreachable) for error in errors.values())
     assert "HTTP status 302" in str(errors["redirect"])
@@ -219,7 +219,7 @@ def test_a_slow_schema_request_does_not_delay_other_decoders(spark: SparkSession
             assert [each.value.a for each in waiting.result()] == [2]
 
 
-def test_a_flood_of_unknown_ids_takes_seconds(spark: SparkSession) -> None:
+def test_a_flood_of_unknown_ids_takes_only_seconds(spark: SparkSession) -> None:
     count = 100_000
     value = sf.expr("concat(X'00', unhex(lpad(hex(id + 1000), 8, '0')), X'02')")
     flood = spark.range(0, count, 1, 2).select(
@@ -232,7 +232,7 @@ def test_a_flood_of_unknown_ids_takes_seconds(spark: SparkSession) -> None:
         assert row[0] == count
         assert time.monotonic() - began < 30
         assert registry.requests.total() < 10_000
-        # A schema that is registered after the flood is used, at the latest from the second record with its id on.
+        # If a schema is registered after the flood, it is used at the latest from the second record with its id.
         registry.put(500_000, V1)
         found = results(decoded(records(spark, [framed(500_000, V1, {"a": 7})] * 3), spec_for(registry)))
         assert [each.error for each in found[1:]] == [None, None]

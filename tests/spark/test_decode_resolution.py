@@ -1,4 +1,4 @@
-"""Schema resolution in cases that from_avro does not support."""
+"""The decoder resolves schemas in cases that from_avro does not support."""
 
 import json
 from typing import Any
@@ -44,7 +44,7 @@ def test_recursive_types_are_resolved(spark: SparkSession) -> None:
     assert json.loads(found.next) == {"next": None, "number": 2, "added": "new"}
 
 
-def test_a_repeated_map_key_keeps_the_last_value(spark: SparkSession) -> None:
+def test_the_last_value_of_a_repeated_map_key_is_kept(spark: SparkSession) -> None:
     keys = [f"k{at % 12}" for at in range(30)]
     entries = b"".join(avro_bytes("string", key) + avro_bytes("int", at) for at, key in enumerate(keys))
     value = avro_bytes("long", len(keys)) + entries + b"\0"

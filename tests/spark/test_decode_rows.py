@@ -1,4 +1,4 @@
-"""Decoded records become rows, in batches and in streams; the policies for null and broken values are applied."""
+"""Decoded records become rows, in batches and streams, by the policies for null and broken values."""
 
 import json
 import re
@@ -45,19 +45,19 @@ def test_each_record_is_decoded_once(spark: SparkSession, spec: Any) -> None:
 
 
 @pytest.mark.quick
-def test_decoding_is_inside_whole_stage_codegen(spark: SparkSession) -> None:
+def test_the_decoder_is_part_of_whole_stage_codegen(spark: SparkSession) -> None:
     plan = optimised(rows(decoded(records(spark, [one(1)]), AVRO)))
     [line] = [line for line in plan.splitlines() if CALL.search(line)]
     assert line.lstrip(" :+-").startswith("*(")
 
 
-def test_counting_rows_also_decodes_the_records(spark: SparkSession) -> None:
+def test_a_count_of_rows_also_decodes_the_records(spark: SparkSession) -> None:
     with pytest.raises(Exception, match="cannot decode the record"):
         rows(decoded(records(spark, [one(1), b""]), AVRO)).count()
 
 
 @pytest.mark.quick
-def test_a_broken_record_stops_the_job_and_the_error_has_its_position(spark: SparkSession) -> None:
+def test_a_broken_record_stops_the_job_and_the_error_has_its_offset(spark: SparkSession) -> None:
     frame = rows(decoded(records(spark, [one(1), one(2), b"\x02"], topic="trips.v1-x"), AVRO))
     with pytest.raises(Exception, match="cannot decode") as stopped:
         frame.collect()
@@ -83,7 +83,7 @@ def test_null_values_stop_the_job_unless_on_null_allows_them(spark: SparkSession
 
 
 @pytest.mark.quick
-def test_rows_keep_the_requested_metadata(spark: SparkSession) -> None:
+def test_rows_have_the_requested_metadata(spark: SparkSession) -> None:
     frame = (
         records(spark, [one(1)])
         .withColumn("key", sf.lit(b"k"))
@@ -135,7 +135,7 @@ def test_json_text_that_spark_would_read_as_null_is_an_error(spark: SparkSession
         ' {"name": "b", "type": ["null", "string"]}]}',
     ],
 )
-def test_a_json_schema_is_accepted_as_ddl_avro_or_struct_type(spark: SparkSession, schema: str) -> None:
+def test_a_schema_for_json_may_be_ddl_avro_or_a_struct_type(spark: SparkSession, schema: str) -> None:
     values = [b'{"a": 1, "b": "\xc3\xa4", "unknown": {"x": [1]}}', b'{"a": 2}', b'{"b": "x"}']
     right, short, wrong = results(decoded(records(spark, values), Json(schema=schema)))
     assert right.value.asDict() == {"a": 1, "b": "ä"}
@@ -144,6 +144,6 @@ def test_a_json_schema_is_accepted_as_ddl_avro_or_struct_type(spark: SparkSessio
 
 
 @pytest.mark.parametrize("schema", ["a BIGINTT", '{"type": "record"}', "", '{"type": "struct", "fields": []}'])
-def test_unreadable_json_schema_is_refused(spark: SparkSession, schema: str) -> None:
+def test_an_unreadable_schema_for_json_is_refused(spark: SparkSession, schema: str) -> None:
     with pytest.raises(ConfigError, match="schema for JSON values"):
         decoded(records(spark, [b"{}"]), Json(schema=schema))

@@ -1,4 +1,4 @@
-"""A union has the same columns in Python and in the decoder, and a value is in the column of its branch."""
+"""A union has the same columns in Python and in the decoder; each value is in the column of its branch."""
 
 import json
 from typing import Any
@@ -97,7 +97,7 @@ def test_branches_of_a_top_level_union_are_columns(probe: Probe) -> None:
     assert second["value"] == [["member0", None], ["member1", [["x", "1"]]]]
 
 
-def test_union_branches_with_the_same_short_name_keep_their_columns_if_reordered(probe: Probe) -> None:
+def test_branches_with_the_same_short_name_keep_their_columns_in_another_order(probe: Probe) -> None:
     a, b = ({**A, "name": "Ev", "namespace": f"shop.{at}", "fields": [{"name": at, "type": "int"}]} for at in "ab")
     first, second = record(["null", a, b]), record(["null", b, a])
     options = {"writer-schema": second, "reader-schema": merge_schemas(first, second).schema}
@@ -107,7 +107,7 @@ def test_union_branches_with_the_same_short_name_keep_their_columns_if_reordered
 
 
 @pytest.mark.parametrize("name", UNIONS)
-def test_a_merged_schema_has_the_columns_of_an_added_union(probe: Probe, name: str) -> None:
+def test_a_merged_schema_has_the_columns_of_a_union_that_a_version_adds(probe: Probe, name: str) -> None:
     union, branches = UNIONS[name]
     before = json.dumps({"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"}]})
     after = json.loads(before)

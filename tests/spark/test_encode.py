@@ -70,7 +70,7 @@ EVERY_TYPE = """
 
 
 @pytest.mark.quick
-def test_every_type_is_encoded_as_spark_encodes_it(spark: SparkSession) -> None:
+def test_values_of_every_type_are_encoded_as_spark_encodes_them(spark: SparkSession) -> None:
     rows = spark.sql(EVERY_TYPE).drop("nothing").withColumn("nothing", sf.expr("cast(array() AS array<string>)"))
     schema = avro.derived(rows, name="every")
     records = encoded(rows, Encoding(format="avro", schema=schema))
@@ -81,10 +81,8 @@ def test_every_type_is_encoded_as_spark_encodes_it(spark: SparkSession) -> None:
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("name", ["avro", "json"])
-def test_rows_of_many_columns_that_spark_computes_are_encoded_in_seconds(
-    spark: SparkSession, name: Literal["avro", "json"]
-) -> None:
-    """A single generated method once computed and encoded all columns; Janino took minutes to compile that method."""
+def test_many_computed_columns_are_encoded_within_seconds(spark: SparkSession, name: Literal["avro", "json"]) -> None:
+    """Spark once generated a single method for all columns, which Janino took minutes to compile."""
     computed = [sf.concat(sf.lit(f"{at}-"), sf.col("id") * at).alias(f"c{at}") for at in range(1_500)]
     rows = spark.range(3).select("id", *computed)
     began = time.monotonic()
@@ -122,7 +120,7 @@ def test_enums_and_fixed_are_encoded_as_spark_encodes_them(spark: SparkSession) 
             ).collect()
 
 
-def test_spark_encodes_types_that_lakefeeds_encoder_does_not_support(spark: SparkSession) -> None:
+def test_spark_encodes_the_types_that_lakefeeds_encoder_lacks(spark: SparkSession) -> None:
     schema = record_schema(either=["long", "string", "boolean"])
     rows = spark.sql(
         "SELECT named_struct('member0', id, 'member1', cast(NULL AS string), 'member2', cast(NULL AS "
@@ -134,7 +132,7 @@ def test_spark_encodes_types_that_lakefeeds_encoder_does_not_support(spark: Spar
 
 
 @pytest.mark.quick
-def test_encoded_json_has_all_columns_including_nulls(spark: SparkSession) -> None:
+def test_encoded_json_has_all_columns_even_null_columns(spark: SparkSession) -> None:
     rows = spark.createDataFrame([(1, "a"), (2, None)], "id int, name string")
     got = [json.loads(value) for value in values(to_records(rows, format="json", topic="t"))]
     assert got == [{"id": 1, "name": "a"}, {"id": 2, "name": None}]
@@ -188,12 +186,12 @@ def test_rows_that_do_not_fit_the_schema_are_refused_before_encoding(
         settle(spark.sql(query), format="avro", topic="t", schema=schema)
 
 
-def test_column_name_that_avro_forbids_is_refused(spark: SparkSession) -> None:
+def test_a_column_name_that_avro_forbids_is_refused(spark: SparkSession) -> None:
     with pytest.raises(ConfigError, match="no Avro schema can be made"):
         settle(spark.sql("SELECT 1 AS `two words`"), format="avro", topic="t")
 
 
-def test_missing_key_column_is_refused(spark: SparkSession) -> None:
+def test_a_missing_key_column_is_refused(spark: SparkSession) -> None:
     with pytest.raises(ConfigError, match="no column 'nr'"):
         settle(spark.sql("SELECT 1 AS id"), format="json", topic="t", key="nr")
 
@@ -203,7 +201,7 @@ def test_confluent_avro_requires_a_registry(spark: SparkSession) -> None:
         settle(spark.sql("SELECT 1 AS id"), topic="t")
 
 
-def test_csv_values_get_the_types_of_the_schema_fields_with_their_names(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_csv_value_gets_the_type_of_the_schema_field_with_its_name(spark: SparkSession, tmp_path: Path) -> None:
     file = tmp_path / "things.csv"
     file.write_text('name,id,share\n"a,b",1,2\n,3,1e3\n')
     schema = record_schema(id="long", share="double", name=["null", "string"])
@@ -227,7 +225,7 @@ def test_csv_values_get_the_types_of_the_schema_fields_with_their_names(spark: S
         ("g.json", '{"id": 1, "sha', "does not fit"),
     ],
 )
-def test_the_error_of_a_misfit_csv_value_names_the_value_and_the_file(
+def test_the_error_names_a_csv_value_that_does_not_fit_and_its_file(
     spark: SparkSession, tmp_path: Path, name: str, text: str, value: str
 ) -> None:
     (tmp_path / name).write_text(text)

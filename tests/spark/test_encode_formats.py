@@ -1,4 +1,4 @@
-"""Rows that lakefeed encodes in any format decode to the same rows, in reference libraries and in its own decoder."""
+"""In every format, lakefeed's encoded rows decode to the same rows, by reference libraries and by lakefeed."""
 
 import json
 from typing import Any
@@ -50,7 +50,7 @@ def test_protobuf_with_a_derived_schema_decodes_to_the_same_rows(spark: SparkSes
         assert each.value.asDict(recursive=True) == row.asDict(recursive=True)
 
 
-def test_the_reference_library_reads_protobuf_of_a_given_schema(spark: SparkSession) -> None:
+def test_the_reference_library_reads_protobuf_that_a_given_schema_encodes(spark: SparkSession) -> None:
     fields = {name: value for name, value in FULL.items() if name not in ("folder", "at")}
     message = order()(**fields)
     spec = PlainProtobuf(schema=RICH, references=(MONEY,), message="Order")
@@ -69,7 +69,7 @@ def test_the_reference_library_reads_protobuf_of_a_given_schema(spark: SparkSess
         }
         registry.versions["money", 1] = {"schema": MONEY, "schemaType": "PROTOBUF"}
         avro = avro_schema_of_protobuf(spark, RICH, references=[MONEY])
-        # Leave out the recursive field: a recursive message can be read as JSON text, but it cannot be written.
+        # Leave out the recursive field, which can be read as JSON text but cannot be written.
         document = json.loads(avro)
         document["fields"] = [field for field in document["fields"] if field["name"] != "folder"]
         encoding = Encoding(
@@ -89,7 +89,7 @@ def test_the_reference_library_reads_protobuf_of_a_given_schema(spark: SparkSess
 
 
 @pytest.mark.quick
-def test_encoded_json_is_valid_for_the_derived_schema(spark: SparkSession) -> None:
+def test_encoded_json_is_valid_for_the_schema_derived_from_the_rows(spark: SparkSession) -> None:
     rows = frame(spark).drop("big")
     schema = json.loads(encode.json_schema(rows.schema, name="trips"))
     made = [json.loads(value) for value in values(to_records(rows, format="json", topic="trips"))]
@@ -126,7 +126,9 @@ def test_string_records_need_one_string_column(spark: SparkSession) -> None:
         ("SELECT 1L AS id", "confluent-protobuf", None, "needs a schema registry"),
     ],
 )
-def test_unwritable_rows_are_refused(spark: SparkSession, query: str, form: Any, schema: str | None, what: str) -> None:
+def test_rows_that_cannot_be_encoded_are_refused(
+    spark: SparkSession, query: str, form: Any, schema: str | None, what: str
+) -> None:
     registry = "http://127.0.0.1:9" if form == "json-schema" else None
     if form == "json-schema":
         with pytest.raises(ConfigError, match=what):
@@ -137,7 +139,7 @@ def test_unwritable_rows_are_refused(spark: SparkSession, query: str, form: Any,
     assert what in refused.value.what
 
 
-def test_each_strategy_gives_its_subject_name() -> None:
+def test_each_subject_name_strategy_gives_its_name() -> None:
     assert subject_name("topic", topic="t", record="a.R") == "t-value"
     assert subject_name("record", topic="t", record="a.R") == "a.R"
     assert subject_name("topic-record", topic="t", record="a.R") == "t-a.R"

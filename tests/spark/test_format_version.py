@@ -67,14 +67,15 @@ def test_upserts_write_deletion_vectors_that_every_reader_applies(
     assert feed.without_spark() == list(range(70))
     lineage = feed.lineage()
     assert len({row_id for row_id, _ in lineage.values()}) == 70
-    # A MERGE keeps the row's id; the index of keys replaces the row. Both set the sequence number of the commit.
+    # A MERGE keeps the id of the row; an upsert by the index of keys gives a new id. Both set the commit's sequence
+    # number.
     kept = {key for key, (row_id, _) in first.items() if lineage[key][0] == row_id}
     assert kept == {key for key in first if merges or 10 <= key < 40}
     assert lineage[5][1] > lineage[45][1] > lineage[15][1] == first[15][1]
 
 
 @pytest.mark.parametrize("settings", [pytest.param({}, marks=pytest.mark.slow), UPSERT], ids=["append", "upsert"])
-def test_a_new_format_version_in_the_file_upgrades_the_table_in_one_commit_for_good(
+def test_a_new_format_version_in_the_file_upgrades_the_table_in_one_commit_and_forever(
     checked: SparkSession, connections: Connections, settings: dict[str, Any]
 ) -> None:
     feed = Versioned(checked, connections, settings)
@@ -91,7 +92,7 @@ def test_a_new_format_version_in_the_file_upgrades_the_table_in_one_commit_for_g
     assert "is upgraded to format version 3 for good" in change.notes[0]
     assert feed.version() == 2
     feed.start()
-    # The start has made two commits: the upgrade, and the fence that each start takes.
+    # A start takes the fence, so it has made two commits with the upgrade.
     assert feed.metadata_files() - before == 2
     assert feed.version() == 3
     feed.land(40, 50, list(range(5, 15)) if settings else ())
@@ -126,7 +127,7 @@ def test_compaction_removes_deletion_vectors_and_keeps_the_row_ids(
 
 
 @pytest.mark.slow
-def test_delete_files_from_before_an_upgrade_are_rewritten_and_deletion_vectors_stay(
+def test_delete_files_older_than_an_upgrade_are_rewritten_and_deletion_vectors_stay(
     checked: SparkSession, connections: Connections
 ) -> None:
     feed = Versioned(checked, connections, UPSERT)
@@ -145,7 +146,7 @@ def test_delete_files_from_before_an_upgrade_are_rewritten_and_deletion_vectors_
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", [2, 3])
-def test_files_of_the_column_encoder_work_with_lineage_and_compaction(
+def test_files_of_the_column_encoder_support_lineage_and_compaction(
     checked: SparkSession, connections: Connections, version: int
 ) -> None:
     checked.conf.set("spark.lakefeed.fastPath", "true")
@@ -165,7 +166,7 @@ def test_files_of_the_column_encoder_work_with_lineage_and_compaction(
         checked.conf.unset("spark.lakefeed.fastPath")
 
 
-def test_older_rows_get_the_default_of_an_added_field_in_version_3(
+def test_in_version_3_older_rows_get_the_default_of_an_added_field(
     checked: SparkSession, connections: Connections
 ) -> None:
     fields = [{"name": "id", "type": "long"}, {"name": "v", "type": "string"}]
@@ -194,7 +195,7 @@ def test_older_rows_get_the_default_of_an_added_field_in_version_3(
         assert tuple(row) == expected
         stored = open_table(table.name, connections=connections).scan(selected_fields=tuple(names)).to_arrow()
         assert tuple(stored.to_pylist()[0][name] for name in names) == expected
-        # A new row with null keeps null: the default applies only to rows from before the column.
+        # A new null stays null: the default applies only to rows older than the column.
         checked.sql(f"INSERT INTO {table.name} VALUES (2, 'b', NULL, NULL, NULL, NULL, NULL)")
         [row] = checked.sql(f"SELECT {', '.join(names)} FROM {table.name} WHERE id = 2").collect()
         assert tuple(row) == (None,) * 5

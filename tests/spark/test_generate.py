@@ -1,4 +1,4 @@
-"""Generated trips do not depend on the number of Spark partitions, and resemble New York's taxi trips."""
+"""Generated trips do not depend on the number of Spark's partitions, and resemble New York's taxi trips."""
 
 import dataclasses
 import json
@@ -23,7 +23,7 @@ def ordered(rows: DataFrame) -> list[Row]:
 
 
 @pytest.mark.quick
-def test_generated_rows_have_the_schemas_fields_and_the_key(spark: SparkSession) -> None:
+def test_generated_rows_have_the_fields_of_the_schema_and_the_key(spark: SparkSession) -> None:
     rows = taxi_rows(spark, 1)
     assert rows.columns == [*FIELDS, KEY]
     assert [field["name"] for field in json.loads(taxi_schema())["fields"]] == FIELDS
@@ -33,7 +33,7 @@ def test_generated_rows_have_the_schemas_fields_and_the_key(spark: SparkSession)
 
 
 @pytest.mark.parametrize("slices", [1, 3, 7])
-def test_generated_rows_do_not_depend_on_the_number_of_slices(spark: SparkSession, slices: int) -> None:
+def test_generated_rows_do_not_depend_on_the_number_of_partitions(spark: SparkSession, slices: int) -> None:
     rows = taxi_rows(spark, 500, seed=11, slices=slices)
     assert rows.rdd.getNumPartitions() == slices
     assert ordered(rows) == ordered(taxi_rows(spark, 500, seed=11, slices=2))
@@ -49,7 +49,7 @@ def test_generated_rows_do_not_depend_on_the_time_zone(spark: SparkSession) -> N
         spark.conf.set("spark.sql.session.timeZone", str(zone))
 
 
-def test_two_ranges_together_equal_the_whole(spark: SparkSession) -> None:
+def test_two_adjacent_ranges_generate_the_rows_of_the_whole_range(spark: SparkSession) -> None:
     whole = ordered(taxi_rows(spark, 300))
     parts = [*taxi_rows(spark, 100).collect(), *taxi_rows(spark, 200, start=100).collect()]
     assert sorted(parts, key=lambda row: str(row[KEY])) == whole
@@ -57,7 +57,7 @@ def test_two_ranges_together_equal_the_whole(spark: SparkSession) -> None:
 
 @pytest.mark.quick
 def test_generated_rows_are_the_same_in_each_version_of_lakefeed(spark: SparkSession) -> None:
-    """Users publish benchmark numbers for a seed, so a seed must give the same rows in each version of lakefeed."""
+    """Users publish benchmark results for a seed, so it must give the same rows in all versions of lakefeed."""
     assert totals(taxi_rows(spark, 10_000)) == Totals(
         records=10_000,
         distinct_keys=10_000,
@@ -77,7 +77,7 @@ def test_another_seed_generates_other_rows(spark: SparkSession) -> None:
     assert len(sums) == 3
 
 
-def test_values_of_each_trip_are_consistent(spark: SparkSession) -> None:
+def test_the_values_of_a_trip_are_consistent(spark: SparkSession) -> None:
     parts = ("fare_amount", "extra", "mta_tax", "tip_amount", "tolls_amount", "improvement_surcharge")
     for row in taxi_rows(spark, 3000, seed=3).collect():
         began, ended = (
@@ -95,7 +95,7 @@ def test_values_of_each_trip_are_consistent(spark: SparkSession) -> None:
 
 
 def test_shares_and_means_are_those_of_new_york(spark: SparkSession) -> None:
-    """The bounds surround the figures of 29,999 real trips of a February morning; they are wide if the year differs."""
+    """The limits surround the figures of 29,999 real trips of a February morning, widely where they vary by year."""
     figures = (
         taxi_rows(spark, 200_000)
         .selectExpr(
@@ -141,7 +141,7 @@ def test_some_zones_have_many_more_trips_than_others(spark: SparkSession) -> Non
     assert len(counts) > 200
 
 
-def test_totals_are_exact_sums(spark: SparkSession) -> None:
+def test_the_total_of_a_trip_is_the_exact_sum_of_its_parts(spark: SparkSession) -> None:
     rows = taxi_rows(spark, 1000)
     listed = rows.collect()
     found = totals(rows, key=None)
@@ -157,7 +157,7 @@ def test_totals_of_no_rows_are_zero(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"rows": -1}, {"rows": 1, "start": -1}, {"rows": 1, "slices": 0}])
-def test_negative_rows_and_zero_slices_are_refused(spark: SparkSession, wrong: dict[str, int]) -> None:
+def test_negative_numbers_of_rows_and_zero_partitions_are_refused(spark: SparkSession, wrong: dict[str, int]) -> None:
     rows = wrong.pop("rows")
     with pytest.raises(ConfigError, match="trips cannot be generated"):
         taxi_rows(spark, rows, **wrong)

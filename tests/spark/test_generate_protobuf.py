@@ -1,4 +1,4 @@
-"""Random Protobuf schemas and messages: lakefeed's rows equal those computed with the reference library."""
+"""For random Protobuf schemas and messages, lakefeed's rows equal those of the reference library."""
 
 import os
 from collections.abc import Iterator
@@ -94,8 +94,8 @@ def test_rows_and_parsed_schemas_equal_those_of_the_reference_library(
             if not names and "shares no field" in str(result["error"]):
                 assert result["value"] is None, shown
             elif result["error"] is not None:
-                # lakefeed refuses a message without a required field. The reference library decodes the message, and
-                # reports the missing field only through IsInitialized.
+                # lakefeed refuses a message without a required field. The reference library decodes it, and reports the
+                # missing field only by IsInitialized.
                 assert "the required field of" in result["error"], shown
                 assert not message.IsInitialized(), shown
             else:

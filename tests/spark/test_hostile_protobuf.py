@@ -1,4 +1,4 @@
-"""A Protobuf record costs no more time and memory than its size allows, even if few bytes stand for large values."""
+"""A Protobuf record costs no more time and memory than its size allows, even if a few bytes stand for large values."""
 
 import pytest
 
@@ -70,7 +70,7 @@ def nested(number: int, times: int, content: bytes = b"") -> bytes:
 
 
 def amplifiers(size: int) -> dict[str, bytes]:
-    """Return payloads of about `size` bytes whose decoded values would be much larger, by the name of the attack."""
+    """Return payloads of about `size` bytes whose decoded values would be much larger, by name of the attack."""
 
     def many(piece: bytes) -> bytes:
         return piece * (size // len(piece))
@@ -128,18 +128,20 @@ def options(probe: Probe) -> dict[str, str]:
     return {"format": "protobuf", "reader-schema": found["schema"], "writer-schema": TEXT, "message": "Top"}
 
 
-def test_no_record_costs_more_than_its_size(probe: Probe, options: dict[str, str]) -> None:
+def test_no_record_costs_more_than_its_size_allows(probe: Probe, options: dict[str, str]) -> None:
     payloads = amplifiers(30_000)
     costs = probe.hostile(options, [*payloads.values()])
     found = dict(zip(payloads, costs, strict=True))
-    # These attacks are valid records whose rows stay within the limits, so they are decoded without an error.
+    # These attacks are valid records with rows within the limits, so they decode without an error.
     for name in ("empty messages", "keys", "small numbers", "numbers", "times", "empty words", "one key", "flags"):
         assert found[name].error is None, (name, found[name])
     assert "may take" in str(found["messages of one field"].error)
     assert str(found["messages of one field"].error).startswith("wide[")
 
 
-def test_the_memory_of_a_small_record_includes_its_row_and_its_error(probe: Probe, options: dict[str, str]) -> None:
+def test_the_memory_limit_of_a_small_record_includes_its_row_and_its_error(
+    probe: Probe, options: dict[str, str]
+) -> None:
     found = probe.hostile(options, [payload for size in (1_500, 2_003, 3_000) for payload in amplifiers(size).values()])
     assert any("may take" in str(each.error) for each in found)
 
@@ -147,7 +149,7 @@ def test_the_memory_of_a_small_record_includes_its_row_and_its_error(probe: Prob
 @pytest.mark.parametrize(
     ("count", "seed"), [(300, 15), *(pytest.param(500, seed, marks=pytest.mark.slow) for seed in range(10))]
 )
-def test_mutated_records_cost_no_more_than_their_size(
+def test_mutated_protobuf_records_cost_no_more_than_their_size_allows(
     probe: Probe, options: dict[str, str], count: int, seed: int
 ) -> None:
     small, large = amplifiers(300), amplifiers(2_000)
@@ -158,12 +160,12 @@ def test_mutated_records_cost_no_more_than_their_size(
 
 
 @pytest.mark.slow
-def test_records_of_a_megabyte_cost_no_more_than_their_size(probe: Probe, options: dict[str, str]) -> None:
+def test_records_of_a_megabyte_cost_no_more_than_their_size_allows(probe: Probe, options: dict[str, str]) -> None:
     probe.hostile(options, [*amplifiers(1_000_000).values()])
 
 
 def test_a_message_after_an_empty_message_keeps_its_values(probe: Probe, options: dict[str, str]) -> None:
-    """An empty message must not share its row with a later message, whose values would then appear in both."""
+    """If an empty message shared its row with the next message, it would show the values of that message."""
     top = message_class({"top.proto": TEXT}, "Top")
     message = top(
         wide=[{}, {"r1": [1]}, {}, {"m2": {1: 2}}, {}], by_name={"a": {}, "b": {"r2": [5]}}, choices=[{}, {"c3": 1}]

@@ -1,4 +1,4 @@
-"""Random JSON Schemas and values, compared with the library jsonschema, in a JVM without Spark."""
+"""Random JSON Schemas and values decode as the library jsonschema validates them; in a JVM without Spark."""
 
 import datetime
 import json
@@ -23,7 +23,7 @@ WRONG: tuple[Any, ...] = (5, 1.5, True, "text", [], {}, [1], {"a": {"b": 1}}, No
 
 
 class Schemas:
-    """A random schema with its definitions, and random values of it, all drawn from one seed."""
+    """A random schema with definitions, and random values of this schema, all drawn from one seed."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -131,7 +131,7 @@ class Schemas:
         return None
 
     def changed(self, value: Any) -> Any:
-        """Return the value with one random part replaced or removed, so that it may be invalid."""
+        """Return the value with one random part replaced or removed; the result may be invalid."""
         if isinstance(value, dict) and value and self.chance.random() < 0.85:
             key = self.chance.choice(list(value))
             if self.chance.random() < 0.1:
@@ -148,7 +148,7 @@ class Misfit(Exception):
 
 
 def row(kind: Any, value: Any, *, any_json: bool = False) -> Any:
-    """Return a value in a column of an Avro type as ``Canonical.java`` writes it.
+    """Return the text that ``Canonical.java`` writes for a value in a column of an Avro type.
 
     Raises:
         Misfit: the column cannot hold the value.
@@ -232,8 +232,8 @@ def holds(probe: Probe, seed: int) -> tuple[int, int]:
             expected = row(json.loads(schema), value)
         except Misfit:
             assert each["error"] is not None, case
-            # If the library accepts a value that the decoder refuses, no column can hold the value: a number is too
-            # large, or a text has another form.
+            # If only the library accepts a value, no column can hold it: a number is too large, or a text has another
+            # form.
             assert not validator.is_valid(value) or "cannot hold" in each["error"] or "another form" in each["error"], (
                 case
             )
@@ -241,8 +241,8 @@ def holds(probe: Probe, seed: int) -> tuple[int, int]:
         assert each["error"] is None, case
         assert same(each["value"], expected), case
         rows += 1
-        # Skip schemas with anyOf or allOf: the parts of a random allOf may contradict each other, and then the decoder
-        # uses the last part.
+        # Skip schemas with anyOf or allOf: if the parts of a random allOf contradict each other, the decoder uses the
+        # last part.
         if f'"{ANY}"' not in schema and not any(f'"{word}"' in json.dumps(made.root) for word in ("anyOf", "allOf")):
             wrong = [error for error in validator.iter_errors(value) if error.validator == "type"]
             # A nullable column accepts null even if the library does not.
@@ -253,7 +253,7 @@ def holds(probe: Probe, seed: int) -> tuple[int, int]:
 @pytest.mark.parametrize(
     ("first", "count"), [(0, 100), *(pytest.param(at, 500, marks=pytest.mark.slow) for at in range(1_000, 3_000, 500))]
 )
-def test_values_are_accepted_and_decoded_as_by_the_library_jsonschema(probe: Probe, first: int, count: int) -> None:
+def test_decoder_and_library_accept_and_read_the_same_values(probe: Probe, first: int, count: int) -> None:
     counts = [holds(probe, seed) for seed in range(first, first + count)]
     assert sum(right for right, _ in counts) > 4 * count
     assert sum(wrong for _, wrong in counts) > 2 * count

@@ -1,4 +1,4 @@
-"""Parts of the JVM module other than decoding: the rate limit, the request meter, executors in separate JVMs."""
+"""The JVM module apart from decoding: the rate limit, the request meter, executors in separate JVMs."""
 
 import os
 import shutil
@@ -55,7 +55,7 @@ def test_waiting_for_the_rate_limit_can_be_cancelled(spark: SparkSession) -> Non
     assert time.monotonic() - began < 60
 
 
-def test_missing_jar_is_an_error_with_a_hint(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_jar_is_an_error_with_a_hint(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(jvm, "files", lambda package: tmp_path)
     with pytest.raises(LakefeedError, match="make jvm"):
         jvm.jar()
@@ -100,9 +100,9 @@ finally:
 
 
 @pytest.mark.slow
-def test_executors_in_other_jvms_decode_with_the_credentials() -> None:
-    # In local-cluster mode Spark writes the executors' files into the folder of its installation. The test removes
-    # these files at its end.
+def test_executors_in_separate_jvms_decode_with_the_credentials() -> None:
+    # In local-cluster mode Spark writes the executors' files into its installation folder; the test removes them at the
+    # end.
     work = Path(pyspark.__file__).parent / "work"
     before = set(work.glob("app-*"))
     try:

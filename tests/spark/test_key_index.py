@@ -1,4 +1,4 @@
-"""Upserts with the index of keys: the table equals a model in Python, whatever other writers do between two batches."""
+"""With the index of keys, an upserted table equals a model in Python, whatever other writers do between batches."""
 
 import math
 import random
@@ -23,14 +23,13 @@ KEYS, TIMES = 40, 6
 
 
 class Killed(Exception):
-    """Ends a batch before its commit."""
+    """The interruption of a batch before its commit."""
 
 
 class Feed:
     """Random batches of changes, applied both to a table and to a dictionary with the expected rows.
 
-    With ``times``, columns order the changes: a change's city ends with the number from which its values in these
-    columns are made, or with no number.
+    With ``times``, columns order the changes, and a change's city ends with the number of its time, if it has one.
     """
 
     def __init__(
@@ -66,7 +65,7 @@ class Feed:
         raise Killed
 
     def rewind(self, most: int) -> None:
-        """Move the feed back by up to ``most`` records of each partition, and let it read these again."""
+        """Rewind the feed by up to ``most`` records in each partition, so that it reads them again."""
         back = [max(0, end - self.random.randrange(1, most)) for end in self.ends]
         move = PositionReset("rewind", {("topic", at): (end, back[at]) for at, end in enumerate(self.ends)})
         ranges = move.reaches(self._ranges(self.ends))
@@ -91,7 +90,7 @@ class Feed:
                     self.rows.pop(id_)
 
     def _rank(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return what decides between two changes of a key: the greater one is newer."""
+        """Return a sort key: of two changes of a record key, the one with the greater sort key is newer."""
         if not self.times:
             return (row[4],)
         time = row[1].partition("@")[2]
@@ -132,7 +131,7 @@ def _compact(upserts: Upserts) -> None:
         ({}, {"CAST(n * 10 - 25 AS DECIMAL(18, 2))": lambda n: n, "CAST(3 - n AS FLOAT)": lambda n: -n}),
     ],
 )
-def test_table_equals_the_model_after_compaction_deletes_and_foreign_rows(
+def test_the_table_equals_the_model_after_compaction_deletes_and_rows_of_other_writers(
     upserting: SparkSession, settings: dict[str, Any], times: dict[str, Callable[[int], Any]]
 ) -> None:
     ordered = {"order_by": [f"AT{at}" for at in range(len(times))], "on_delete": "mark"} if times else {}
@@ -165,7 +164,8 @@ def test_table_equals_the_model_after_compaction_deletes_and_foreign_rows(
     assert upserts.table._index.size() == len(feed.rows)
     if "write" in settings:
         assert upserting.table(f"{upserts.name}.delete_files").isEmpty()
-    # No note was made: an index that had missed another writer's commit would report wrong entries, and be refilled.
+    # The run printed no message: an index that missed another writer's commit would report wrong entries, and be
+    # refilled.
     assert upserts.table.take_notes() == ()
     if "with_history" in settings:
         [count] = upserting.sql(f"SELECT count(*) FROM {upserts.history}").collect()[0]
@@ -173,7 +173,7 @@ def test_table_equals_the_model_after_compaction_deletes_and_foreign_rows(
 
 
 def _require_sorted(upserts: Upserts, order: str) -> None:
-    """Fail if the rows of a file are not in this order; null comes first unless the order is descending."""
+    """Fail unless the rows of a file are in this order; null comes first in an ascending order."""
     rows = f"SELECT *, _file, _pos, row_number() OVER (PARTITION BY _file ORDER BY {order}, _pos) AS place"
     in_file = "row_number() OVER (PARTITION BY _file ORDER BY _pos) AS place_in_file"
     wrong = upserts.spark.sql(f"SELECT * FROM ({rows}, {in_file} FROM {upserts.name}) WHERE place <> place_in_file")
@@ -181,7 +181,7 @@ def _require_sorted(upserts: Upserts, order: str) -> None:
 
 
 def _clear_positions(feed: Feed) -> None:
-    """Remove a part of the rows' positions, so that the rows are older than changes with the same times."""
+    """Remove the positions from some rows, which makes these rows older than changes of the same time."""
     for rest, columns in enumerate(["kafka_offset = NULL", "kafka_topic = NULL, kafka_partition = NULL"]):
         feed.upserts.spark.sql(f"UPDATE {feed.upserts.table.written} SET {columns} WHERE id % 3 = {rest}")
         at = 4 - rest
@@ -189,7 +189,7 @@ def _clear_positions(feed: Feed) -> None:
         feed.rows |= cleared
 
 
-def test_after_a_compaction_the_index_reads_only_the_new_files(upserting: SparkSession) -> None:
+def test_the_index_reads_only_the_new_files_after_a_compaction(upserting: SparkSession) -> None:
     upserts = Upserts(upserting, {})
     feed = Feed(upserts, seed=7)
     feed.land(100)
@@ -206,7 +206,7 @@ def test_after_a_compaction_the_index_reads_only_the_new_files(upserting: SparkS
     feed.check()
 
 
-def test_batches_are_merged_if_another_writer_keeps_committing(upserting: SparkSession) -> None:
+def test_batches_are_merged_while_another_writer_commits_repeatedly(upserting: SparkSession) -> None:
     upserts = Upserts(upserting, {})
     feed = Feed(upserts, seed=3)
     feed.land(5)
@@ -219,7 +219,7 @@ def test_batches_are_merged_if_another_writer_keeps_committing(upserting: SparkS
     feed.check()
 
 
-def test_a_fence_and_a_batch_without_changes_do_not_refill_the_index(upserting: SparkSession) -> None:
+def test_the_index_is_not_refilled_after_a_fence_or_a_batch_without_changes(upserting: SparkSession) -> None:
     upserts = Upserts(upserting, {})
     upserts.land(0, 2, [(1, "a", "x", 0, 0), (2, "a", "y", 0, 1)])
     upserts.fence = upserts.table.take_fence()
@@ -244,7 +244,7 @@ def test_an_upgrade_to_version_3_turns_position_deletes_into_deletion_vectors(up
     assert "PUFFIN" in {row[0] for row in replaced}
 
 
-def test_a_delete_file_of_several_data_files_is_counted_once(upserting: SparkSession) -> None:
+def test_a_delete_file_that_covers_several_data_files_is_counted_once(upserting: SparkSession) -> None:
     upserts = Upserts(upserting, {"properties": {"write.delete.granularity": "partition"}})
     feed = Feed(upserts, seed=6)
     for _ in range(3):
@@ -299,7 +299,7 @@ def test_copy_on_write_reads_and_rewrites_only_files_with_changed_rows(upserting
         pytest.param("INT", "CAST(-n AS INT)", marks=pytest.mark.slow),
     ],
 )
-def test_another_driver_finds_keys_of_each_type(upserting: SparkSession, type_: str, value: str) -> None:
+def test_another_driver_finds_keys_of_every_type(upserting: SparkSession, type_: str, value: str) -> None:
     one = Upserts(upserting, {})
     name = f"{one.name}_typed"
 
@@ -330,10 +330,10 @@ def test_another_driver_finds_keys_of_each_type(upserting: SparkSession, type_: 
 @pytest.mark.parametrize(
     "settings", [{}, {"sort_by": ["v"]}, pytest.param({"write": "copy-on-write"}, marks=pytest.mark.slow)]
 )
-def test_a_repeated_key_whose_first_row_was_already_written_has_one_row(
+def test_a_key_that_is_repeated_after_its_row_was_written_has_one_row(
     upserting: SparkSession, settings: dict[str, Any]
 ) -> None:
-    """A task writes its rows when they reach 32 MB; here the same keys come again after that, in any order."""
+    """A task writes its rows when they reach 32 MB; after that, the same keys come again, in any order."""
     upserts = Upserts(upserting, settings)
     changes = 120_000
     at = f"{changes - 1} - id"
@@ -355,7 +355,7 @@ def test_a_repeated_key_whose_first_row_was_already_written_has_one_row(
         ({"order_by": ["v"], "on_delete": "mark"}, "order_by names v, which is string"),
     ],
 )
-def test_a_table_unsuitable_for_the_index_is_merged_and_the_reason_is_shown(
+def test_a_table_that_does_not_suit_the_index_is_merged_and_the_reason_is_shown(
     upserting: SparkSession, settings: dict[str, Any], reason: str
 ) -> None:
     upserts = Upserts(upserting, settings)
@@ -370,7 +370,7 @@ def test_a_table_unsuitable_for_the_index_is_merged_and_the_reason_is_shown(
     assert reason in upserts.table.lands_changes(lambda: columns)
 
 
-def test_a_table_with_too_many_keys_for_the_memory_is_merged(upserting: SparkSession) -> None:
+def test_a_table_is_merged_if_its_keys_exceed_the_memory(upserting: SparkSession) -> None:
     upserts = Upserts(upserting, {"key_index_mb": 1})
     many = 60_000
     upserts.land_range(many)
@@ -410,7 +410,7 @@ def test_a_table_with_two_rows_of_a_key_is_not_indexed(upserting: SparkSession) 
 
 
 class Spoiled:
-    """The entries of a driver's index of keys, which a test changes to simulate a fault of the index."""
+    """The entries of a driver's index, which a test changes to simulate a fault of the index."""
 
     def __init__(self, upserts: Upserts) -> None:
         self.jvm: Any = upserts.spark._jvm
@@ -435,7 +435,7 @@ class Spoiled:
         return self.call("file"), self.call("position"), self.call("partition")
 
     def order(self, key: int) -> Any:
-        """Return the numbers that order the changes of a key's segment of the index."""
+        """Return the times in the segment of the index that contains the key."""
         assert self.call("find", _mixed(key), 0)
         found = self.table
         for name in ("segment", "order"):
@@ -452,7 +452,7 @@ class Spoiled:
 
 
 def _mixed(key: int) -> int:
-    """Return the hash under which the index stores a number: the finalizer of MurmurHash3."""
+    """Return the hash by which the index stores a number: the finalizer of MurmurHash3."""
     all_bits = 2**64 - 1
     for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53, 1):
         key = (key ^ key >> 33) * factor & all_bits
@@ -479,7 +479,7 @@ def _mixed(key: int) -> int:
 def test_a_wrong_index_entry_is_noticed_in_the_commit_and_the_table_stays_correct(
     upserting: SparkSession, spoil: Any, doubt: str, write: str
 ) -> None:
-    """The last case points key 1 at position 1 of the first file, where the row of key 11 was before it was changed."""
+    """In the last case, key 1 points at position 1 of the first file, where the old row of key 11 was."""
     upserts = Upserts(upserting, {"write": write})
     upserts.land(0, 10, [(key, "a", "x", 0, at) for at, key in enumerate([1, 11, 2, 3, 4, 5, 6, 7, 8, 9])])
     upserts.land(10, 11, [(11, "a", "y", 0, 10)])
@@ -498,7 +498,7 @@ def test_a_wrong_index_entry_is_noticed_in_the_commit_and_the_table_stays_correc
 
 @pytest.mark.parametrize("wrong", [-5, 5])
 def test_a_wrong_time_in_the_index_is_noticed_in_the_commit(upserting: SparkSession, wrong: int) -> None:
-    """Without the check, the change at time 2 would win over the row of time 3, or the change at time 4 would not."""
+    """Without the check, the change of time 2 would replace the row of time 3, or the change of time 4 would not."""
     upserts = Upserts(upserting, {"order_by": ["at0"], "on_delete": "mark"}, times=["n"])
     upserts.land(0, 1, [(1, "a@3", "x", 0, 0)])
     order = Spoiled(upserts).order(1)
@@ -511,8 +511,8 @@ def test_a_wrong_time_in_the_index_is_noticed_in_the_commit(upserting: SparkSess
     assert upserts.rows("id, v") == [(1, "x" if time == 2 else "y")]
 
 
-def test_the_smallest_number_in_order_by_is_older_than_the_next_one(upserting: SparkSession) -> None:
-    """The index has the number -2^63 for null, so a MERGE lands the value -2^63."""
+def test_the_smallest_number_in_order_by_is_older_than_the_next_number(upserting: SparkSession) -> None:
+    """The number -2^63 stands for null in the index, so only a MERGE can land the value -2^63."""
     upserts = Upserts(upserting, {"order_by": ["at0"], "on_delete": "mark"}, times=["-9223372036854775807 - n"])
     upserts.land(0, 2, [(1, "a@0", "x", 0, 0), (2, "a", "x", 0, 1)])
     assert upserts.table.merges_because is None
@@ -524,7 +524,7 @@ def test_the_smallest_number_in_order_by_is_older_than_the_next_one(upserting: S
     assert upserts.rows("id, v") == [(1, "x"), (2, "z")]
 
 
-def test_of_two_changes_with_equal_times_the_one_of_the_later_partition_is_newer(upserting: SparkSession) -> None:
+def test_of_two_changes_with_equal_times_the_change_of_the_later_partition_is_newer(upserting: SparkSession) -> None:
     upserts = Upserts(upserting, {"order_by": ["at0"], "on_delete": "mark"}, times=["n"])
     feed = Feed(upserts, 0, partitions=2, times=[lambda number: number])
     feed.ends = [20, 10]
@@ -538,7 +538,7 @@ def test_of_two_changes_with_equal_times_the_one_of_the_later_partition_is_newer
     assert upserts.table.merges_because is None
 
 
-def test_a_batch_of_old_changes_adds_no_file_to_the_table(upserting: SparkSession) -> None:
+def test_a_batch_that_has_only_old_changes_adds_no_file_to_the_table(upserting: SparkSession) -> None:
     upserts = Upserts(upserting, {"order_by": ["at0"], "on_delete": "mark"}, times=["n"])
     upserts.land(0, 2, [(1, "a@3", "x", 0, 0), (2, "a@4", "y", 0, 1)])
     files = [row.file_path for row in upserting.table(f"{upserts.name}.files").collect()]
@@ -566,8 +566,8 @@ def test_a_table_with_a_required_key_is_indexed(upserting: SparkSession) -> None
     assert upserts.rows("id, city, v") == [(1, "b", "y")]
 
 
-def test_a_batch_is_merged_only_if_its_changes_lack_values(upserting: SparkSession) -> None:
-    """Debezium writes a placeholder for a value that the database did not log: here a change lacks such a value."""
+def test_a_batch_is_merged_only_if_a_change_lacks_values(upserting: SparkSession) -> None:
+    """A change lacks a value if Debezium writes its placeholder, because the database has not logged the value."""
     upserts, lacking = Upserts(upserting, {}), "__debezium_unavailable_value"
     upserts.table.unavailable = Unavailable(lacking)
     ways: list[str | None] = []

@@ -1,4 +1,4 @@
-"""A driver parses a metadata file once, and still sees the current table with all changes of other writers."""
+"""A driver parses each metadata file once, and still sees the commits of other writers."""
 
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -7,7 +7,7 @@ from tests.support.catalogs import CatalogCase, RestCase
 from tests.support.feed_table import Table, refused
 
 
-def test_a_load_sees_a_commit_of_another_engine_immediately(table: Table, elsewhere: Table) -> None:
+def test_a_loaded_table_has_another_engines_latest_commit(table: Table, elsewhere: Table) -> None:
     table.land(0, 2)
     for other in (10, 11):
         assert table.covered() == ((0, 2),)
@@ -18,8 +18,8 @@ def test_a_load_sees_a_commit_of_another_engine_immediately(table: Table, elsewh
     assert len(elsewhere.ids()) == 6
 
 
-def test_a_commit_is_repeated_on_top_of_another_engines_commit(table: Table, elsewhere: Table) -> None:
-    """The table was loaded before another engine committed, so the commit check must run again on the newer table."""
+def test_a_commit_is_retried_on_top_of_another_engines_commit(table: Table, elsewhere: Table) -> None:
+    """Another engine commits after the table was loaded, so the commit check must run again on the newer table."""
     table.land(0, 2)
     loaded = table.ledger().loaded()
     elsewhere.plain(9)
@@ -32,7 +32,7 @@ def test_a_commit_is_repeated_on_top_of_another_engines_commit(table: Table, els
 
 
 def test_a_loaded_table_keeps_its_snapshot_after_later_commits(table: Table, elsewhere: Table) -> None:
-    """Reads of a loaded table use its snapshot, although later loads of the same driver have seen newer commits."""
+    """Reads of a loaded table use its snapshot, although the driver has loaded newer snapshots since."""
     table.land(0, 2)
     loaded = table.ledger().loaded()
     head = loaded.currentSnapshot().snapshotId()
@@ -43,7 +43,7 @@ def test_a_loaded_table_keeps_its_snapshot_after_later_commits(table: Table, els
     assert loaded.currentSnapshot().snapshotId() == table.head()
 
 
-def test_recreated_table_has_no_position(table: Table, elsewhere: Table) -> None:
+def test_a_recreated_table_has_no_position(table: Table, elsewhere: Table) -> None:
     table.land(0, 2)
     elsewhere.spark.sql(f"DROP TABLE {elsewhere.name}")
     assert not table.spark.catalog.tableExists(table.name)
@@ -57,7 +57,7 @@ def test_two_loads_read_a_metadata_file_once(table: Table, catalog: CatalogCase)
     table.land(0, 2)
     assert table.covered() == ((0, 2),)
     if isinstance(catalog, RestCase):
-        return  # A REST catalog sends the metadata, so no file is read.
+        return  # A REST catalog sends the metadata, so the driver reads no file.
     current = Path(urlsplit(catalog.pointer(table.name)).path)
     content = current.read_bytes()
     current.unlink()

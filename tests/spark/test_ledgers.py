@@ -1,4 +1,4 @@
-"""All ledgers behave alike: the Iceberg ledger, and a user's class whose ``last`` returns the newest batch."""
+"""All ledgers behave alike: Iceberg's, and a user's class whose ``last`` returns the newest batch."""
 
 import uuid
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ from tests.support.ledger_contract import Case
 
 @dataclass
 class Memory:
-    """A ledger in memory, as a user's class would be, whose ``last`` returns the newest batch."""
+    """A user's ledger: it is in memory, and its ``last`` returns the newest batch."""
 
     landed: list[str] = field(default_factory=list)
 

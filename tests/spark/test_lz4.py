@@ -1,4 +1,4 @@
-"""Spark and the Kafka client decompress LZ4 with the fixed jar, not with the jar that PySpark includes."""
+"""Spark and Kafka's client use lakefeed's fixed LZ4 jar, not the jar that PySpark includes."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from lakefeed.clients.spark.jars import read_lock
 pytestmark = pytest.mark.quick
 
 
-def test_the_fixed_jar_is_loaded_and_decompresses_its_own_output(spark: SparkSession) -> None:
+def test_the_fixed_jar_is_loaded_and_decompresses_what_it_compressed(spark: SparkSession) -> None:
     jvm: Any = spark._jvm
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     origin = (
@@ -20,7 +20,7 @@ def test_the_fixed_jar_is_loaded_and_decompresses_its_own_output(spark: SparkSes
         each.coordinate.rpartition(":")[2] for each in read_lock().artifacts if ":lz4-java:" in each.coordinate
     )
     assert origin.endswith(f"/lz4-java-{locked}.jar")
-    # Kafka's client compresses a batch of records with LZ4, and decompresses the batch.
+    # Kafka's client compresses and decompresses a batch of records with LZ4.
     kafka = jvm.org.apache.kafka.common
     gateway: Any = spark.sparkContext._gateway
     records = gateway.new_array(kafka.record.SimpleRecord, 1)
@@ -30,6 +30,6 @@ def test_the_fixed_jar_is_loaded_and_decompresses_its_own_output(spark: SparkSes
     assert batch.sizeInBytes() < len(value) / 10
     back = batch.records().iterator().next()
     assert kafka.utils.Utils.toArray(back.value()) == value
-    # Spark compresses the shuffle between two stages with LZ4.
+    # Between two stages, Spark compresses the shuffle with LZ4.
     assert spark.conf.get("spark.io.compression.codec", "lz4") == "lz4"
     assert spark.range(0, 10_000, 1, 4).repartition(3).groupBy("id").count().count() == 10_000

@@ -1,4 +1,4 @@
-"""The ledger accepts and stores correct moves of a feed's position and correct backfills, and refuses all others."""
+"""The ledger stores valid rewinds, moves and backfills of a feed, and refuses invalid ones."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def test_a_rewind_that_deletes_no_row_is_still_a_commit(table: Table, delete: bo
     assert table.ids() == [0, 1, 2, 3]
 
 
-def test_move_from_another_position_is_refused(table: Table) -> None:
+def test_a_move_from_another_position_is_refused(table: Table) -> None:
     refused(lambda: table.move(4, 2), "has no commit in the table, so it cannot be moved")
     table.land(0, 4)
     refused(lambda: table.move(5, 2), "is to be moved from 5, the table ends at 4")
@@ -46,7 +46,7 @@ def test_move_from_another_position_is_refused(table: Table) -> None:
     refused(lambda: table.commit_reset(forgetful), "is in the table but not in the batch")
 
 
-def test_recreated_topic_is_read_only_after_a_move_with_the_old_topic_id(table: Table) -> None:
+def test_a_recreated_topic_is_read_only_after_a_move_that_names_the_old_topic_id(table: Table) -> None:
     more = [OffsetRange("topic", 1, 0, 3)]
     table.land(0, 4, ranges=span(0, 4, more=more))
     new = span(0, 0, topic_id="id-two")
@@ -64,7 +64,7 @@ def test_recreated_topic_is_read_only_after_a_move_with_the_old_topic_id(table: 
 
 
 @pytest.mark.quick
-def test_backfill_lands_only_uncovered_ranges_below_the_feeds_start(table: Table) -> None:
+def test_a_backfill_lands_only_uncovered_ranges_below_the_feeds_start(table: Table) -> None:
     refused(lambda: table.backfill(0, 4), "it is not known which records")
     table.land(10, 14)
     refused(lambda: table.backfill(8, 11), "would duplicate records of feed 'trips': topic-0 has [10, 14) already")
@@ -91,7 +91,7 @@ def test_backfills_and_the_feed_have_separate_fences(table: Table) -> None:
     assert table.covered() == ((0, 4), (10, 13))
 
 
-def test_move_sets_an_unknown_position(table: Table) -> None:
+def test_a_move_sets_a_position_that_was_unknown(table: Table) -> None:
     table.plain(100)
     before = table.head()
     table.land(0, 4)
@@ -102,7 +102,7 @@ def test_move_sets_an_unknown_position(table: Table) -> None:
     table.commit_reset(Commit(FEED, 0, span(0, 0), move=PositionReset("rewind", unknown=True)))
     table.land(0, 4)
     assert table.ids() == [0, 1, 2, 3, 100]
-    # The same move is refused now, because the feed's position is known.
+    # The feed's position is known now, so the same move is refused.
     refused(
         lambda: table.commit_reset(Commit(FEED, 0, span(0, 0), move=PositionReset("rewind", unknown=True))),
         "topic-0 begins at 0, the table ends at 4",

@@ -1,4 +1,4 @@
-"""A batch is refused by the counts of its records before any of its rows is visible, in a table and in files."""
+"""The counts of a batch's records decide whether it is refused, before any row is visible in a table or in files."""
 
 import json
 from collections.abc import Callable
@@ -24,11 +24,11 @@ Limit = Callable[[BatchOutcomes], None]
 
 
 def judged(spark: SparkSession, *, verdict: int = ROW, schema_id: int = 7) -> DataFrame:
-    """Return ten decoded records, of which the second has this verdict and all others are rows."""
+    """Return ten decoded records: the second has this verdict, and the others are rows."""
     record = sf.struct(sf.lit("topic").alias("topic"), sf.lit(0).alias("partition"), sf.col("id").alias("offset"))
     reason = sf.when(sf.col("id") == 1, sf.lit("because")) if verdict != ROW else sf.lit(None).cast("string")
     return (
-        # With createDataFrame, Spark does not know the partitioning of the rows, as with Kafka's source.
+        # createDataFrame gives rows of unknown partitioning, as Kafka's source does.
         spark.createDataFrame([(number,) for number in range(RECORDS)], "id BIGINT").withColumn(
             RECORD,
             sf.struct(
@@ -42,14 +42,14 @@ def judged(spark: SparkSession, *, verdict: int = ROW, schema_id: int = 7) -> Da
 
 
 def land(table: Table, rows: DataFrame, outcomes: BatchOutcomes) -> None:
-    """Append the rows with a commit's properties, as the sink does."""
+    """Append the rows with the properties of a commit, as the sink does."""
     writer = rows.writeTo(table.name)
     for key, value in {**Commit(FEED, 0, span(0, RECORDS)).properties(), COMMIT_ID: outcomes.commit_id}.items():
         writer = writer.option(f"snapshot-property.{key}", value)
     writer.append()
 
 
-# For each refusal: its class, the arguments of ``judged`` that cause it, and the limit that the records exceed.
+# Each refusal has its class, the arguments of ``judged`` that cause it, and the limit that is exceeded.
 MUST_NOT: list[tuple[type, dict[str, int], Limit]] = [
     (SchemasMissing, {"schema_id": 8}, lambda outcomes: outcomes.cover([7])),
     (Stopped, {"verdict": STOP}, lambda outcomes: None),
@@ -96,7 +96,7 @@ def test_a_refused_batch_leaves_the_sinks_log_unchanged(spark: SparkSession, tmp
         files.add(0, outcomes.commit_id, frame._jdf)
         assert outcomes.counts == Counts(records=RECORDS, skipped=1)
     assert spark.read.parquet(str(path)).count() == RECORDS - 1
-    # A batch that is already in the sink's log is not written a second time, so no record is read or counted.
+    # The batch is already in the sink's log, so it is not written again, and no record is read or counted.
     with BatchOutcomes(spark) as outcomes:
         frame = outcomes.accepted(judged(spark))
         files.add(0, outcomes.commit_id, frame._jdf)
@@ -104,7 +104,7 @@ def test_a_refused_batch_leaves_the_sinks_log_unchanged(spark: SparkSession, tmp
     assert spark.read.parquet(str(path)).count() == RECORDS - 1
 
 
-def test_records_that_a_plan_reads_twice_are_counted_once(table: Table) -> None:
+def test_a_record_that_a_plan_reads_twice_is_counted_once(table: Table) -> None:
     with BatchOutcomes(table.spark) as outcomes:
         rows = outcomes.accepted(judged(table.spark, verdict=DEAD_LETTER))
         land(table, rows.union(rows), outcomes)
@@ -114,7 +114,7 @@ def test_records_that_a_plan_reads_twice_are_counted_once(table: Table) -> None:
     assert summary.summary[COUNTS] == '{"topic":{"0":[10,1,0]}}'
 
 
-def test_records_with_json_fields_without_a_column_are_counted_and_the_first_field_is_named(
+def test_records_with_unknown_json_fields_are_counted_and_the_first_field_is_named(
     spark: SparkSession,
 ) -> None:
     values = [
@@ -140,10 +140,11 @@ def test_records_with_json_fields_without_a_column_are_counted_and_the_first_fie
     assert left_out(values[0]) == (0, "")
     assert left_out(values[0], values[2]) == (1, "inner.b")
     assert left_out(b'{"list": [{"c": 1}, {"d": 2}]}') == (1, "list.d")
-    # Of several fields, the one whose name differs from a column only in case is named: it is the likeliest mistake.
+    # If one of several fields differs from a column only in case, the message names this field, as the likeliest
+    # mistake.
     assert left_out(b'{"more": 1, "inner": {"A": 1}, "ID": 4}') == (1, "inner.A (the column is a)")
     assert left_out(values[3]) == (0, "")
-    # The additional properties of a JSON Schema that has properties, too, get no column.
+    # A JSON Schema with properties may have additional properties, which get no column.
     schema = {"properties": {"id": {"type": "integer"}}, "additionalProperties": {"type": "string"}}
     with RegistryInAThread() as registry:
         registry.schemas[7] = {"schema": json.dumps(schema), "schemaType": "JSON"}

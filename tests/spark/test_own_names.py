@@ -1,4 +1,4 @@
-"""Fields with names of lakefeed's own columns are refused by name, or become rows as other fields do."""
+"""A field with the name of one of lakefeed's own columns is refused with its name, or becomes a row as usual."""
 
 import json
 from dataclasses import replace
@@ -32,7 +32,7 @@ def quoted(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", OWN_NAMES)
-def test_field_with_a_reserved_name_is_refused(spark: SparkSession, name: str) -> None:
+def test_a_field_with_a_reserved_name_is_refused(spark: SparkSession, name: str) -> None:
     assert name.startswith(OWN)
     for policy in POLICIES.values():
         for spelt in (name, name.upper()):
@@ -44,7 +44,7 @@ def test_field_with_a_reserved_name_is_refused(spark: SparkSession, name: str) -
         StorableRows(lambda rows: rows)(spark.range(1).withColumnRenamed("id", name))
 
 
-def test_field_with_the_name_of_an_added_column_is_refused_with_a_hint(spark: SparkSession) -> None:
+def test_a_field_with_the_name_of_a_column_that_lakefeed_adds_is_refused_with_a_hint(spark: SparkSession) -> None:
     def refusal(field: str, policy: RecordPolicy, keep: tuple[str, ...]) -> ConfigError:
         with pytest.raises(ConfigError, match=field) as refused:
             classify(decoded(frame(spark, []), Json(schema=f"id BIGINT, {field} INT")), policy, keep=keep)
@@ -81,7 +81,7 @@ def test_a_field_of_any_other_name_is_a_column_at_every_level(spark: SparkSessio
     assert row["nested"].asDict() == nested
     expected = {name: 100 + at if mode == "upsert" else None for at, name in enumerate(names)}
     assert {name: tombstone[name] for name in names} == expected
-    # A delete with a null key keeps null, although the fields decoded_key and key have values.
+    # The null key of a delete stays null, although the fields decoded_key and key have values.
     if mode == "upsert":
         deletes = DeleteRule(tombstones=False, columns=(("op", ("d",)),), keys=("id",))
         value = b'{"id": null, "decoded_key": 1, "key": 2, "op": "d"}'

@@ -1,4 +1,4 @@
-"""Random schemas: files of lakefeed's encoder equal those of Iceberg's and Spark's writers for all readers."""
+"""For random schemas, all readers find files of lakefeed's encoder equal to those of Iceberg's and Spark's writers."""
 
 import datetime as dt
 import math
@@ -115,12 +115,12 @@ def settings(spark: SparkSession, given: Mapping[str, Any]) -> Iterator[None]:
 
 
 def texts(table: pa.Table) -> list[str]:
-    """Return the rows as texts, with dates and timestamps as numbers: some are beyond the range of Python's types."""
+    """Return the rows as texts; dates and timestamps become numbers, as some exceed the range of Python's types."""
     return [repr(row) for row in zip(*(_numbers(each).to_pylist() for each in table.columns), strict=True)]
 
 
 def _numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    # Cast only if needed: Arrow cannot cast some types to themselves, such as structs with lists that are never null.
+    # Cast only if needed, because Arrow cannot cast some types to themselves, such as structs with required lists.
     if pa.types.is_timestamp(column.type):
         return column.cast(pa.int64())
     return column.cast(pa.int32()) if pa.types.is_date(column.type) else column
@@ -137,7 +137,7 @@ def differences_by_duckdb(one: Path, other: Path) -> int:
 
 
 def statistics(chunk: parquet.ColumnChunkMetaData) -> str:
-    """Return the null count and the raw bounds as text; decoded bounds could be dates that Python cannot represent."""
+    """Return the null count and the raw bounds as text, because Python cannot represent every date in the bounds."""
     found = chunk.statistics
     if found is None:
         return "none"
@@ -176,7 +176,7 @@ def assert_parquet_is_sparks(spark: SparkSession, seed: int, folder: Path) -> No
         options |= {"parquet.page.size": 900, "parquet.page.row.count.limit": 30, "parquet.dictionary.page.size": 700}
     if drawn.pick(True, False):
         options |= {"parquet.block.size": 20_000}
-    # Draw no legacy format if the schema has lists of non-null values: lakefeed leaves such files to Spark's encoder.
+    # Use no legacy format if the schema has lists of required values: such files are written by Spark's encoder.
     legacy = drawn.pick(True, False, False) and '"containsNull":false' not in drawn.schema.json()
     given = {
         "spark.sql.parquet.outputTimestampType": drawn.pick("INT96", "TIMESTAMP_MICROS"),
@@ -269,7 +269,7 @@ def parts(kind: DataType, value: Any, *, nested: bool = False) -> Iterator[tuple
                 yield from parts(kind.valueType, item, nested=True)
 
 
-def test_the_random_rows_contain_the_values_that_are_hard_to_encode() -> None:
+def test_the_random_rows_contain_values_that_are_hard_to_encode() -> None:
     missing = {(case, nested) for case in CASES for nested in (False, True)}
     for seed in ALL:
         if not missing:
@@ -300,7 +300,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("why", REFUSED)
-def test_files_with_unsupported_options_are_written_by_spark(spark: SparkSession, tmp_path: Path, why: str) -> None:
+def test_spark_writes_files_with_options_that_the_encoder_lacks(spark: SparkSession, tmp_path: Path, why: str) -> None:
     options, given, column = REFUSED[why]
     rows = spark.range(100).selectExpr(column).coalesce(1)
     with settings(spark, {**given, FAST_PATH: True}):
@@ -311,7 +311,7 @@ def test_files_with_unsupported_options_are_written_by_spark(spark: SparkSession
     assert ENCODER not in parquet.read_metadata(off).metadata
 
 
-def test_encoder_follows_the_compression_level(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_encoder_uses_the_configured_compression_level(spark: SparkSession, tmp_path: Path) -> None:
     rows = spark.range(5_000).selectExpr("id", "sha2(CAST(id AS STRING), 256) AS text").coalesce(1)
     with settings(spark, {FAST_PATH: True}):
         fast, small = (
@@ -320,7 +320,7 @@ def test_encoder_follows_the_compression_level(spark: SparkSession, tmp_path: Pa
             )
             for level in (1, 19)
         )
-        # The setting is the compression level of zstd, so it does not change a gzip file.
+        # The setting is zstd's compression level, so it does not affect gzip.
         other = written_by_spark(
             rows, tmp_path, OURS, {"compression": "gzip", "parquet.compression.codec.zstd.level": 19}
         )
@@ -331,7 +331,7 @@ def test_encoder_follows_the_compression_level(spark: SparkSession, tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", ["write.parquet.bloom-filter-enabled.column.id", "parquet.some.setting"])
-def test_tables_with_an_unknown_property_are_written_by_iceberg(
+def test_iceberg_writes_tables_with_a_property_that_the_encoder_does_not_know(
     spark: SparkSession, catalog: SqliteCase, name: str
 ) -> None:
     rows = spark.range(100).coalesce(1)

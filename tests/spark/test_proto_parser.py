@@ -1,4 +1,4 @@
-"""lakefeed's parser reads the same from `.proto` texts as protoc does, and refuses the same texts."""
+"""lakefeed's parser accepts and refuses the same `.proto` texts as protoc, and reads the same from them."""
 
 import os
 import random
@@ -20,8 +20,7 @@ from tests.support.protos import HERE
 
 KNOWN = Path(grpc_tools.__file__).parent / "_proto"
 
-# Errors of protoc for texts that lakefeed may accept: a pattern of the message, a pattern of the line that it
-# points at, and the reason.
+# Errors of protoc that lakefeed need not report: a pattern of the message, a pattern of the line, and the reason.
 NOT_OURS: list[tuple[str, str, str]] = [
     (r"File not found|Backslashes, consecutive slashes", r"", "a registry's references are the imports, by any path"),
     (r'"\.?google\.protobuf\.\w+" (is not defined|seems to be defined in)', r"", "well-known types need no import"),
@@ -61,7 +60,7 @@ NOT_OURS: list[tuple[str, str, str]] = [
 
 
 def compiled(name: str, files: Mapping[str, str]) -> tuple[bytes | None, str]:
-    """Compile a file with protoc; return its descriptors with those of its imports, or None; and protoc's messages."""
+    """Compile a file with protoc; return descriptors of the file and its imports, or None, and protoc's messages."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as said:
         for path, text in files.items():
             Path(folder, path).write_text(text, newline="")
@@ -79,7 +78,7 @@ def compiled(name: str, files: Mapping[str, str]) -> tuple[bytes | None, str]:
 
 
 def of_ours(said: str, text: str) -> list[str]:
-    """Return the errors in protoc's output that lakefeed's parser must report, too: all but those in ``NOT_OURS``."""
+    """Return the errors of protoc that lakefeed's parser must report, too: all but those in ``NOT_OURS``."""
     lines = text.split("\n")
     found = []
     excused: set[str] = set()
@@ -87,7 +86,7 @@ def of_ours(said: str, text: str) -> list[str]:
         match = re.fullmatch(r"[^:]+:(?:(\d+):\d+:)? (?!warning)(.*)", error)
         if match is None or match[2] in excused or "had errors" in error:
             continue
-        # protoc repeats some errors without a line number.
+        # protoc prints some errors a second time without a line number.
         line = lines[min(int(match[1]), len(lines)) - 1] if match[1] else ""
         if any(re.search(message, match[2]) and re.search(place, line) for message, place, _ in NOT_OURS):
             excused.add(match[2])
@@ -101,7 +100,7 @@ def layout(package: Any, parsed: Any, others: Any) -> str:
 
 
 def parsed(package: Any, text: str, others: Any) -> tuple[str, None] | tuple[None, str]:
-    """Parse a text with lakefeed; return its layout and None, or None and the reason why it was refused."""
+    """Parse a text with lakefeed; return its layout, or the reason why it was refused; the other is None."""
     try:
         return layout(package, package.ProtoParser.parse(text), others), None
     except IllegalArgumentException as error:
@@ -111,7 +110,9 @@ def parsed(package: Any, text: str, others: Any) -> tuple[str, None] | tuple[Non
 @pytest.mark.parametrize(
     ("count", "accepts", "refuses"), [(100, 0, 50), pytest.param(2_000, 100, 1_000, marks=pytest.mark.slow)]
 )
-def test_texts_that_protoc_refuses_are_refused(spark: SparkSession, count: int, accepts: int, refuses: int) -> None:
+def test_lakefeed_refuses_the_texts_that_protoc_refuses(
+    spark: SparkSession, count: int, accepts: int, refuses: int
+) -> None:
     first = random.randrange(10**9)
     print(f"seeds from {first}")
     gateway: Any = spark._jvm
@@ -198,7 +199,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_mistake_is_reported_with_its_line_and_a_hint(spark: SparkSession, text: str) -> None:
+def test_a_mistake_is_reported_with_its_line_and_a_hint(spark: SparkSession, text: str) -> None:
     gateway: Any = spark._jvm
     assert compiled("a.proto", {"a.proto": text})[0] is None
     _, why = parsed(gateway.io.lakefeed.protobuf, text, gateway.java.util.ArrayList())
@@ -255,7 +256,7 @@ message M {
 }
 
 
-def test_every_proto_file_is_parsed_as_protoc_parses_it(spark: SparkSession, tmp_path: Path) -> None:
+def test_lakefeed_parses_every_proto_file_as_protoc_does(spark: SparkSession, tmp_path: Path) -> None:
     roots = [tmp_path, HERE, Path(next(iter(google.__path__))).parent, Path(grpc_tools.__file__).parent / "_proto"]
     for name, text in ODD.items():
         (tmp_path / name).write_text(text)

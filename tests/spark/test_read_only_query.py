@@ -1,4 +1,4 @@
-"""The SQL of panels: queries that only read are accepted, all others are refused before Spark analyses them."""
+"""SQL of panels: a query that only reads is accepted, and any other text is refused before Spark analyses it."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Commits to REST catalogs, which may answer without saying whether a commit landed, and do not guard properties."""
+"""Commits to REST catalogs, whose answer may not show whether a commit landed, and which do not check properties."""
 
 import time
 import uuid
@@ -22,7 +22,7 @@ from tests.support.servers.rest_catalog import Fault
 
 rest_only = pytest.mark.parametrize("catalog", ["rest"], indirect=True)
 
-# For each answer: True if the batch lands and the driver gets no error. False if the driver gets an error and can
+# For each answer: True if the batch lands without an error of the driver; False if the driver gets an error, and can
 # land the batch again.
 LANDS: dict[Fault, bool] = {
     "not-applied-503": False,
@@ -80,7 +80,7 @@ def test_a_batch_lands_once_whatever_the_catalog_answers_to_its_commit(
 
 
 @rest_only
-def test_a_commit_whose_state_is_unknown_keeps_its_files(table: Table, catalog: RestCase) -> None:
+def test_the_files_of_a_commit_of_unknown_state_are_kept(table: Table, catalog: RestCase) -> None:
     table.land(0, 2)
     catalog.server.refused_reads = 20
     catalog.server.fail_next("applied-401")
@@ -96,7 +96,7 @@ def test_a_commit_whose_state_is_unknown_keeps_its_files(table: Table, catalog: 
 @rest_only
 @pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES)
-def test_no_answer_of_the_catalog_loses_rows(table: Table, catalog: RestCase, change: str) -> None:
+def test_no_answer_of_the_catalog_to_a_commit_loses_rows(table: Table, catalog: RestCase, change: str) -> None:
     table.land(0, 4)
     table.plain(99999)
     for answer in (*ANSWERS, "silent") if change == "append" else ANSWERS:
@@ -118,7 +118,7 @@ def test_no_answer_of_the_catalog_loses_rows(table: Table, catalog: RestCase, ch
 
 @rest_only
 @pytest.mark.slow
-def test_no_answer_to_a_creation_destroys_the_table(
+def test_no_answer_of_the_catalog_to_a_creation_destroys_the_table(
     table: Table, catalog: RestCase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(catalog.server, "breaks_creations", True)
@@ -161,7 +161,7 @@ def test_a_commit_that_was_sent_before_the_fence_was_taken_does_not_land(table: 
     with ThreadPoolExecutor(1) as thread:
         late = thread.submit(table.land, 2, 4, fence=old)
         assert catalog.server.held.arrived.wait(60)
-        # At this point the commit has passed the old driver's check, but the server has not received it.
+        # The commit has already passed the check of the old driver, but has not reached the server.
         new = IcebergLedger(table.spark, table.name, FEED).take_fence()
         catalog.server.held.release()
         assert "another driver has taken over" in str(late.exception(60))
@@ -188,7 +188,7 @@ def test_a_conflict_that_is_answered_by_400_stops_the_driver_and_loses_nothing(t
 
 
 @rest_only
-def test_a_catalog_that_shows_old_states_or_pages_of_html_loses_and_doubles_nothing(
+def test_a_catalog_that_answers_with_old_states_or_html_loses_and_doubles_nothing(
     table: Table, catalog: RestCase
 ) -> None:
     table.land(0, 2)
@@ -196,7 +196,8 @@ def test_a_catalog_that_shows_old_states_or_pages_of_html_loses_and_doubles_noth
     try:
         catalog.server.deviation = deviations.stale()
         table.land(2, 4)
-        # The catalog now shows a table that ends at 2: a driver that starts does not see the batch that has landed.
+        # The catalog now answers with a table that ends at 2, so a driver that starts does not see the batch that
+        # landed.
         with pytest.raises(Exception, match="branch main has changed"):
             table.land(2, 4)
         refused(lambda: table.land(4, 6), "begins at 4, the table ends at 2")
@@ -210,14 +211,14 @@ def test_a_catalog_that_shows_old_states_or_pages_of_html_loses_and_doubles_noth
 
 
 @rest_only
-def test_a_commit_that_lands_late_does_not_remove_newer_commits(table: Table, catalog: RestCase) -> None:
+def test_a_commit_that_arrives_late_does_not_remove_newer_commits(table: Table, catalog: RestCase) -> None:
     table.land(0, 2)
     table.set_property("commit.retry.min-wait-ms", "8000")
     catalog.server.fail_next("late-409")
     with ThreadPoolExecutor(1) as thread:
         first = thread.submit(table.land, 2, 4)
         until(lambda: not catalog.server.has_faults)
-        time.sleep(2)  # The driver has read the table, and waits before it retries.
+        time.sleep(2)  # The driver has read the table, and now waits before it retries the commit.
         catalog.server.late.set()
         assert catalog.server.applied_late.wait(30)
         table.plain(100)
@@ -235,7 +236,7 @@ def test_an_upkeep_lease_that_was_requested_before_another_was_taken_is_refused(
     with ThreadPoolExecutor(1) as thread:
         taking = thread.submit(late._take)
         assert catalog.server.held.arrived.wait(60)
-        # At this point the late lease has passed its check, but the server has not received its commit.
+        # The older request has passed its check, but its commit has not reached the server.
         first = Lease(table.spark, table.ledger().loaded(), name=table.name)
         assert first._take() is None
         catalog.server.held.release()
@@ -255,7 +256,7 @@ def test_an_upkeep_lease_can_be_taken_after_any_answer_of_the_catalog(
     table.land(0, 2)
     lease = Lease(table.spark, table.ledger().loaded(), name=table.name)
     catalog.server.fail_next(fault)
-    # If the server took the lease although it answered with an error, its owner can take the lease again below.
+    # The server may have granted the lease although it answered with an error: the owner can then take the lease again.
     with suppress(Py4JJavaError):
         assert lease._take() is None
     catalog.server.fail_next()

@@ -1,4 +1,4 @@
-"""Merged schemas, their columns in Python and in the decoder, and the conversion of rows to fit a table."""
+"""Merged schemas give the same columns in Python and in the decoder, and rows are converted to fit a table."""
 
 import json
 import random
@@ -49,8 +49,8 @@ TYPES: list[Json] = [
 ]
 
 
-def test_columns_computed_in_python_equal_those_of_the_decoder(spark: SparkSession) -> None:
-    """Python computes the columns of a schema without a JVM; the JVM's decoder must give the same columns."""
+def test_python_and_the_decoder_give_a_schema_the_same_columns(spark: SparkSession) -> None:
+    """Python computes the columns of a schema without a JVM; they must equal those of the decoder."""
     fields = [{"name": f"f{number}", "type": each} for number, each in enumerate(TYPES)]
     schema = json.dumps({"type": "record", "name": "R", "namespace": "io.example", "fields": fields})
     result: Any = decoded(records(spark, []), PlainAvro(writer_schema=schema)).schema["decoded"].dataType
@@ -95,7 +95,7 @@ VALUES: list[Json] = [
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_the_merged_schema_reads_every_version(spark: SparkSession, seed: int) -> None:
+def test_a_merged_schema_reads_every_version(spark: SparkSession, seed: int) -> None:
     order = random.Random(seed).sample(CHAIN, len(CHAIN))
     texts = [json.dumps(each) for each in order]
     reader = reduce(lambda so_far, each: merge_schemas(so_far, each).schema, texts[1:], texts[0])
@@ -116,7 +116,7 @@ def test_the_merged_schema_reads_every_version(spark: SparkSession, seed: int) -
 
 
 def _plain(schema: Json) -> Json:
-    """Return the schema without logical types, so that fastavro writes numbers and bytes unchanged."""
+    """Return the schema without logical types, so that fastavro writes plain numbers and bytes."""
     text = json.dumps(schema)
     for name in ("timestamp-micros", "timestamp-millis", "decimal"):
         text = text.replace(f'"logicalType": "{name}"', '"was": 0')
@@ -127,12 +127,12 @@ def _unscaled(text: str) -> bytes:
     return int(text.replace(".", "")).to_bytes(8, "big")
 
 
-def test_fitting_rows_are_returned_unchanged(spark: SparkSession) -> None:
+def test_rows_that_fit_the_table_are_returned_unchanged(spark: SparkSession) -> None:
     rows = spark.createDataFrame([(1, "x")], "id INT, zone STRING")
     assert align_columns(rows, rows.schema) is rows
 
 
-def test_fields_that_are_always_null_have_no_column(spark: SparkSession) -> None:
+def test_a_field_that_is_always_null_gets_no_column(spark: SparkSession) -> None:
     rows = spark.sql("SELECT 1 AS id, null AS n, struct(2 AS x, null AS y) AS s")
     table = spark.createDataFrame([], "id INT, s STRUCT<x: INT>")
     assert [row.asDict(recursive=True) for row in align_columns(rows, table.schema).collect()] == [
@@ -180,7 +180,7 @@ def test_rows_that_cannot_be_converted_are_refused(spark: SparkSession, rows: st
     assert words in refused.value.what
 
 
-def test_columns_without_data_are_left_out_at_all_levels(spark: SparkSession) -> None:
+def test_columns_that_can_hold_no_data_are_left_out_at_all_levels(spark: SparkSession) -> None:
     rows = spark.sql(
         """
         SELECT id,
@@ -219,7 +219,7 @@ def test_columns_without_data_are_left_out_at_all_levels(spark: SparkSession) ->
 
 
 @pytest.mark.parametrize("seeds", [range(25), pytest.param(range(25, 1_000), marks=pytest.mark.slow)])
-def test_random_schemas_have_the_same_columns_in_python_and_in_the_decoder(spark: SparkSession, seeds: range) -> None:
+def test_python_and_the_decoder_give_random_schemas_the_same_columns(spark: SparkSession, seeds: range) -> None:
     empty = records(spark, [])
     for seed in seeds:
         schemas = Draw(seed, wild=True)

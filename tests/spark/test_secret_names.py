@@ -1,4 +1,4 @@
-"""The patterns by which Spark redacts secrets match the same names in Java as in Python."""
+"""The patterns of secret names match the same names in Java, where Spark uses them, and in Python."""
 
 import re
 from typing import Any
@@ -61,7 +61,7 @@ def test_java_and_python_treat_the_same_names_as_secret(spark: SparkSession) -> 
     assert [is_secret(name, "x") for name in PLAIN[:8]] == [False] * 8
 
 
-def test_java_and_python_match_the_same_user_defined_secret_keys(spark: SparkSession) -> None:
+def test_java_and_python_match_the_same_secret_keys_of_users(spark: SparkSession) -> None:
     jvm: Any = spark._jvm
     text = pattern(KEYS)
     java, python = jvm.java.util.regex.Pattern.compile(text), re.compile(text)

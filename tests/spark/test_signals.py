@@ -1,4 +1,4 @@
-"""A signal reaches all processes of a group; the batch still ends normally, and no JVM remains."""
+"""After a signal to the process group, the driver still finishes its batch, and no JVM remains."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ from tests.support.groups import assert_gone, members
 
 CHILD = str(Path(__file__).parents[1] / "support" / "stop_child.py")
 LONG = "1.5"
-# This script makes the JVM's call that creates a session slow, and sends itself Ctrl-C during the call.
+# This script slows down the call that creates the JVM's session, and sends itself Ctrl-C during the call.
 INTERRUPTED_START = """
 import os, signal, threading
 from pyspark.sql import SparkSession
@@ -63,7 +63,7 @@ def child(command: list[str], log: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def said_until(process: subprocess.Popen[str], text: str) -> list[str]:
-    """Read the output of a process until a line begins with the text; return all lines."""
+    """Read the output of a process until a line begins with the text; return all lines read."""
     assert process.stdout is not None
     lines = []
     for line in process.stdout:
@@ -105,7 +105,7 @@ def test_a_signal_to_the_group_finishes_the_batch_and_leaves_no_jvm(
             os.killpg(process.pid, number)
             if number == signal.SIGTERM:
                 time.sleep(0.2)
-                os.killpg(process.pid, number)  # A second signal, as the command ``timeout`` sends two.
+                os.killpg(process.pid, number)  # Send a second signal, as the command ``timeout`` does.
         rest = process.communicate(timeout=120)[0].splitlines()
         assert process.returncode == 0, log.read_text()[-3000:]
         assert rest[0].startswith("stopping after the current batch")
@@ -125,17 +125,18 @@ def test_a_second_ctrl_c_ends_the_run_immediately(tmp_path: Path) -> None:
         assert_gone(process.pid)
 
 
-def test_ctrl_c_during_the_creation_of_the_session_is_not_reported_as_an_error_of_spark(tmp_path: Path) -> None:
+def test_ctrl_c_while_spark_creates_the_session_is_not_reported_as_an_error(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with child([sys.executable, "-c", INTERRUPTED_START], log) as process:
         said = process.communicate(timeout=120)[0]
         assert (process.returncode, said.strip()) == (0, "interrupted"), log.read_text()[-3000:]
-        assert "KeyboardInterrupt" not in log.read_text()  # Py4J would log a stack trace of the interrupted call.
+        # Without lakefeed's handling, Py4J logs a stack trace of the interrupted call.
+        assert "KeyboardInterrupt" not in log.read_text()
         assert_gone(process.pid)
 
 
 def test_a_jvm_ignores_signals_and_ends_when_its_python_process_ends(tmp_path: Path) -> None:
-    """The JVM must end by itself, because a Python process that gets SIGKILL cannot end its JVM."""
+    """A Python process that gets SIGKILL cannot end its JVM, so the JVM must end by itself."""
     start = (
         "from lakefeed.clients.spark import driver_jvm; "
         "driver_jvm.start({'spark.driver.memory': '200m'}); print('up', flush=True)"

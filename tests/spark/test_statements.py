@@ -1,4 +1,4 @@
-"""SQL and values reach Spark unchanged, even in a session in which Spark replaces ``${name}``."""
+"""SQL and values reach Spark unchanged, even if the session replaces ``${name}`` in SQL."""
 
 import os
 
@@ -59,7 +59,7 @@ def test_a_statement_is_printed_with_its_values() -> None:
 
 
 @pytest.mark.quick
-def test_no_variable_is_replaced_in_the_schema_of_a_decoder(session: SparkSession) -> None:
+def test_no_variable_is_replaced_in_a_decoders_schema(session: SparkSession) -> None:
     assert os.environ["HOME"]
     schema = '{"type": "record", "name": "R", "fields": [{"name": "s", "type": "string", "default": "${env:HOME}"}]}'
     options = {"format": "json", "reader-schema": schema}
@@ -68,7 +68,7 @@ def test_no_variable_is_replaced_in_the_schema_of_a_decoder(session: SparkSessio
     assert decoded.collect()[0].decoded.value.s == "${env:HOME}"
 
 
-def test_the_error_of_a_transform_that_reads_another_view_names_the_view_of_the_rows(spark: SparkSession) -> None:
+def test_the_error_names_the_view_of_the_rows_if_a_transform_reads_another_view(spark: SparkSession) -> None:
     steps = TransformSteps(Transform(sql="SELECT id FROM `topic-of-trips`"), view="trips")
     with pytest.raises(ConfigError, match="does not fit the rows") as refused:
         steps(spark.range(1))

@@ -1,4 +1,4 @@
-"""Upkeep of real Iceberg tables, on all catalogs with local files: which files upkeep changes, and which it keeps."""
+"""On real Iceberg tables of all catalogs, upkeep changes only the files that it should change."""
 
 import os
 import threading
@@ -33,7 +33,7 @@ class Table:
         self.spark, self.connections = spark, connections
         [catalog] = connections.catalogs
         self.name = f"{catalog}.ns.t{uuid.uuid4().hex[:8]}"
-        # A REST catalog does not guard properties, so taking a lease there makes a commit.
+        # A REST catalog does not check properties, so a lease there is taken by a commit.
         self.lease_commits = int(connections.catalogs[catalog].type == "rest")
         self.landed = 0
         spark.sql(
@@ -53,7 +53,7 @@ class Table:
         self.landed = end
 
     def others(self, commits: int) -> None:
-        """Make commits of another writer, without rows."""
+        """Make commits without rows, as another writer."""
         for _ in range(commits):
             self.java().newAppend().commit()
 
@@ -91,12 +91,12 @@ def table(spark: SparkSession, connections: Connections) -> Table:
 
 
 def expire_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let upkeep remove files of any age, although users must configure at least the minimum age."""
+    """Let upkeep remove files of any age; users must configure at least the minimum age."""
     monkeypatch.setattr(actions, "seconds_of", lambda duration: 0)
 
 
 @pytest.mark.quick
-def test_small_files_of_each_partition_become_one_file_the_coldest_partition_first(table: Table) -> None:
+def test_small_files_of_a_partition_become_one_file_and_the_coldest_partition_comes_first(table: Table) -> None:
     for day in (3, 3, 3, 1, 1, 1, 2):
         table.land(day=day)
     said: list[str] = []
@@ -129,7 +129,7 @@ def test_a_dry_run_lists_the_due_steps_and_changes_nothing(table: Table) -> None
 
 
 @pytest.mark.quick
-def test_orphans_are_removed_and_other_files_are_kept(table: Table) -> None:
+def test_orphan_files_are_removed_and_other_files_are_kept(table: Table) -> None:
     table.land()
     old = [
         table.folder() / name
@@ -153,7 +153,7 @@ def test_orphans_are_removed_and_other_files_are_kept(table: Table) -> None:
     assert (report.did.orphans, report.did.orphan_bytes) == (3, 30)
     assert [file.exists() for file in (*old, young)] == [False, False, False, True, True, True, True]
     assert table.whole()
-    # A user had requested the run above. A scheduled run (asked=False) looks for orphans only once a day.
+    # The run above was requested by a user. A scheduled run (asked=False) searches for orphans only once a day.
     assert table.maintain(table.settings("orphans"), asked=False).due == ()
     assert table.maintain(table.settings("orphans"), asked=False, dry_run=True).due == ()
 
@@ -203,7 +203,7 @@ def test_compaction_applies_delete_files(table: Table) -> None:
     assert table.ids() == list(range(4, 10))
 
 
-def test_second_upkeep_job_is_refused_or_waits(table: Table) -> None:
+def test_a_second_upkeep_job_is_refused_or_waits(table: Table) -> None:
     for _ in range(3):
         table.land()
     with Lease(table.spark, table.java(), name=table.name):
@@ -219,7 +219,7 @@ def test_second_upkeep_job_is_refused_or_waits(table: Table) -> None:
     assert table.whole()
 
 
-def test_of_several_jobs_that_take_the_lease_together_one_gets_it(table: Table) -> None:
+def test_if_several_jobs_take_the_lease_together_one_job_gets_it(table: Table) -> None:
     table.land()
     takers = [Lease(table.spark, table.java(), name=table.name) for _ in range(4)]
     together = threading.Barrier(len(takers))
@@ -236,7 +236,7 @@ def test_of_several_jobs_that_take_the_lease_together_one_gets_it(table: Table) 
     assert table.whole()
 
 
-def test_rewrites_are_refused_from_a_writers_request_until_its_next_commit(
+def test_rewrites_are_refused_between_a_writers_request_and_its_next_commit(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(actions, "FIRST_WAIT_SECONDS", 0.01)
@@ -258,7 +258,7 @@ def test_rewrites_are_refused_from_a_writers_request_until_its_next_commit(
     assert table.whole()
 
 
-def test_an_abandoned_lease_expires_and_a_used_lease_is_renewed(table: Table) -> None:
+def test_an_unused_lease_expires_and_a_used_lease_is_renewed(table: Table) -> None:
     abandoned = Lease(table.spark, table.java(), name=table.name, seconds=2)
     assert abandoned._take() is None
     with Lease(table.spark, table.java(), name=table.name, wait=60, seconds=1.5) as second:
@@ -269,7 +269,7 @@ def test_an_abandoned_lease_expires_and_a_used_lease_is_renewed(table: Table) ->
     assert "lakefeed.upkeep.lease" not in dict(table.java().properties())
 
 
-def test_a_stop_and_a_deadline_end_upkeep_after_the_current_partition(table: Table) -> None:
+def test_upkeep_ends_after_the_current_partition_at_a_stop_or_a_deadline(table: Table) -> None:
     for day in (1, 1, 1, 2, 2, 2, 3, 3, 3):
         table.land(day=day)
     stop = threading.Event()
@@ -285,14 +285,16 @@ def test_a_stop_and_a_deadline_end_upkeep_after_the_current_partition(table: Tab
     assert table.whole()
 
 
-def test_a_conflicting_rewrite_is_retried_and_finally_given_up(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another writer replaces the files between a rewrite's plan and its commit, so the rewrite really conflicts."""
+def test_a_rewrite_that_conflicts_is_retried_and_finally_abandoned(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another writer replaces the files after the rewrite was planned, so that its commit really conflicts."""
     monkeypatch.setattr(actions, "FIRST_WAIT_SECONDS", 0.01)
     times = [0]
     load = actions.MaintenanceActions.load
 
     def stale(self: actions.MaintenanceActions) -> Any:
-        """Load the table for a rewrite, then let another writer commit, so that the loaded table is outdated."""
+        """Load the table, then let another writer commit, so that the loaded table is outdated."""
         found = load(self)
         if times[0]:
             times[0] -= 1

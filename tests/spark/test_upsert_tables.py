@@ -1,4 +1,4 @@
-"""Upserts: the history table, keys of all types and values, and tables that a feed takes over or refuses."""
+"""Upserts: the history table, keys of all types and values, and which tables a feed accepts or refuses."""
 
 import json
 import uuid
@@ -21,7 +21,7 @@ from tests.support.upserts import CATALOG, Upserts
 
 
 @pytest.mark.quick
-def test_the_history_has_every_change_and_the_table_only_the_newest(upserting: SparkSession) -> None:
+def test_the_history_has_every_change_and_the_table_has_the_newest(upserting: SparkSession) -> None:
     upserts = Upserts(upserting, {"with_history": True})
     first: list[Change] = [(1, "a", "x", 0, 0), (1, "a", "y", 0, 1), (1, None, None, 0, 2)]
     upserts.land(0, 3, first)
@@ -32,7 +32,7 @@ def test_the_history_has_every_change_and_the_table_only_the_newest(upserting: S
 
 
 @pytest.mark.parametrize("merges", [False, True], ids=["index", "merge"])
-def test_crash_between_history_and_table_is_repaired(
+def test_a_crash_between_the_commits_of_history_and_table_is_repaired(
     upserting: SparkSession, monkeypatch: pytest.MonkeyPatch, merges: bool
 ) -> None:
     upserts = Upserts(upserting, {"with_history": True} | ({"key_index_mb": 0} if merges else {}))
@@ -42,7 +42,7 @@ def test_crash_between_history_and_table_is_repaired(
         raise KeyboardInterrupt
 
     for ranges in ((2, 4), (2, 5)):
-        # The second attempt has a longer range than the first, as after a lost checkpoint.
+        # As after a lost checkpoint, the second attempt has a longer range than the first.
         upserts.restart()
         monkeypatch.setattr(upserts.table, "_merge", crash)
         monkeypatch.setattr(upsert, "run_in_turn", crash)
@@ -94,7 +94,7 @@ HOSTILE: list[tuple[int, int, str | None, Decimal, bytes, int, bool]] = [
     (-62_135_596_800_000_000, -719_162, 'it\'s \\ "x"\n;--', Decimal(0), b"'", 0, True),
     (-12_219_292_800_000_001, -141_428, "x" * 100_000, Decimal("0.1"), b"${foo}", -1, True),
     (253_402_300_800_000_000, 2_932_897, "\U0001f600", Decimal("99999999999999999999"), b"\xf0", 1, False),
-    # The text is null, so ``changes`` casts the bytes to the text: 0xff is not valid UTF-8.
+    # If the text is null, ``changes`` makes it from the bytes; 0xff is not valid UTF-8.
     (1_711_846_800_000_000, 1, None, Decimal(7), b"\xff", 7, True),
     (0, 2, "", Decimal("-0.0"), b"x", 8, False),
 ]
@@ -139,7 +139,7 @@ def test_a_key_of_any_type_and_value_has_one_row(upserting: SparkSession, alone:
 
 
 def test_a_uuid_key_has_one_row(upserting: SparkSession) -> None:
-    """Iceberg and Spark sort UUIDs differently: a file's bounds, which Iceberg writes, must still include each key."""
+    """Iceberg and Spark order UUIDs differently, but the bounds of Iceberg's files must still include each key."""
     name = f"{CATALOG}.ns.u{uuid.uuid4().hex[:8]}"
     java: Any = upserting.sparkContext._jvm
     upserting.sql(f"CREATE TABLE {name} (v INT, kafka_topic STRING, kafka_partition INT, kafka_offset BIGINT)")
@@ -179,7 +179,7 @@ def test_a_table_of_another_mode_or_with_other_keys_is_refused(plain: Upserts, u
         appended.restart()
 
 
-def test_a_key_column_renamed_by_an_alias_must_be_renamed_in_the_file(plain: Upserts) -> None:
+def test_a_key_column_that_an_alias_renames_must_be_renamed_in_the_file(plain: Upserts) -> None:
     plain.land(0, 1, [(1, "a", "x", 0, 0)])
     field = {"name": "number", "type": ["null", "long"], "default": None, "aliases": ["id"]}
     schema = StoredSchema(json.dumps({"type": "record", "name": "R", "fields": [field]}), frozenset({2}))
@@ -238,7 +238,7 @@ def _document(at: int) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("on_delete", ["remove", "mark"])
-def test_an_unavailable_value_is_taken_from_the_stored_row_or_an_older_change_of_the_batch(
+def test_an_unavailable_value_comes_from_an_older_change_of_the_batch_or_the_stored_row(
     upserting: SparkSession, on_delete: str
 ) -> None:
     upserts = Upserts(upserting, {"on_delete": on_delete, "with_history": True, "order_by": []})
@@ -267,7 +267,7 @@ def test_an_unavailable_value_is_taken_from_the_stored_row_or_an_older_change_of
     # A value that an event lacks comes from an older change of the batch, else from the stored row, else it is null.
     land(2, (1, LACKING), (3, LACKING), (2, _document(4)), (2, LACKING), (2, (None, *LACKING[1:])))
     assert stored() == {1: expected(1, 9), 2: (None, *expected(4, 9)[1:]), 3: nothing}
-    # An event after a delete gets null for a value that it lacks, not the value from before the delete.
+    # After a delete, a value that an event lacks is null, not the value from before the delete.
     land(7, (1, None), (1, LACKING), (2, None), (4, _document(5)), (4, None), (4, LACKING))
     assert stored() == {1: nothing, 3: nothing, 4: nothing}
     land(13, (2, LACKING))

@@ -1,4 +1,4 @@
-"""Changes of keyed rows are merged into a table, also beside other writers."""
+"""Changes of keyed rows are merged into a table, even while other writers change it."""
 
 import threading
 import uuid
@@ -41,7 +41,7 @@ def upserts(upserting: SparkSession, request: pytest.FixtureRequest) -> Upserts:
 
 
 @pytest.mark.quick
-def test_the_newest_change_of_a_key_wins_within_a_batch_and_over_the_stored_row(upserts: Upserts) -> None:
+def test_the_newest_change_of_a_key_replaces_the_others_of_the_batch_and_the_stored_row(upserts: Upserts) -> None:
     assert upserts.land(0, 5, [(1, "a", "old", 0, 0), (2, "a", "two", 0, 1), (1, "a", "new", 0, 3)]) == 2
     assert upserts.rows() == [(1, "a", "new", 3), (2, "a", "two", 1)]
     assert (
@@ -58,12 +58,12 @@ def test_the_newest_change_of_a_key_wins_within_a_batch_and_over_the_stored_row(
 
 
 @pytest.mark.quick
-def test_a_repeated_batch_leaves_the_table_unchanged_and_is_recognized_by_the_ledger(upserts: Upserts) -> None:
+def test_a_repeated_batch_leaves_the_table_unchanged_and_the_ledger_recognizes_it(upserts: Upserts) -> None:
     changes: list[Change] = [(1, "a", "x", 0, 0), (2, "a", "y", 0, 1), (2, "a", None, 0, 2)]
     upserts.land(0, 3, changes)
     before = upserts.rows()
     assert upserts.table.has(upserts.batch(0, 3))
-    # Rewind the feed without deleting rows, so that it reads all records a second time.
+    # Rewind the feed without removing rows, so that it reads all records a second time.
     move = PositionReset("rewind", {("topic", 0): (3, 0)})
     upserts.table.ledger.record_move(
         Commit("shop", 3, move.reaches(upserts.batch(3, 3).ranges), upserts.fence, move=move), commit_id="rewound"
@@ -95,7 +95,7 @@ def test_a_row_whose_partition_column_changes_is_in_the_table_once(
     assert upserts.rows() == [(1, "a", "x3", 4)]
 
 
-def test_a_late_older_change_does_not_undo_a_marked_delete(upserting: SparkSession) -> None:
+def test_an_older_change_that_arrives_late_does_not_undo_a_marked_delete(upserting: SparkSession) -> None:
     upserts = Upserts(upserting, {"on_delete": "mark"})
     upserts.land(10, 14, [(1, "a", "x", 0, 10), (1, None, None, 0, 12), (2, None, None, 0, 13)])
     assert upserts.rows("id, lakefeed_deleted, kafka_offset") == [(1, True, 12), (2, True, 13)]
@@ -109,13 +109,13 @@ def test_a_late_older_change_does_not_undo_a_marked_delete(upserting: SparkSessi
 
 
 @pytest.mark.quick
-def test_table_without_marked_deletes_refuses_backfills_and_replays(plain: Upserts) -> None:
+def test_a_table_without_marked_deletes_refuses_backfills_and_replays(plain: Upserts) -> None:
     for suffix in (".backfills", ".replays"):
         with pytest.raises(ConfigError, match="could bring a deleted key back"):
             plain.table.take_fence(suffix)
 
 
-def test_a_key_in_two_partitions_stops_the_feed_unless_a_column_orders_it(upserting: SparkSession) -> None:
+def test_a_key_in_two_partitions_stops_the_feed_unless_a_column_orders_its_changes(upserting: SparkSession) -> None:
     upserts = Upserts(upserting, {})
     with pytest.raises(ConfigError, match="changes in more than one partition") as raised:
         upserts.land(0, 2, [(1, "a", "x", 0, 0), (1, "a", "y", 1, 0)])
@@ -130,14 +130,14 @@ def test_a_key_in_two_partitions_stops_the_feed_unless_a_column_orders_it(upsert
     assert ordered.rows() == [(1, "b", "2020", 0), (2, "b", "2019", 1)]
 
 
-def test_change_without_a_key_is_an_error_with_its_offset(plain: Upserts) -> None:
+def test_a_change_without_a_key_is_an_error_with_its_offset(plain: Upserts) -> None:
     with pytest.raises(ConfigError, match="a change has no key: id is null") as raised:
         plain.land(0, 2, [(1, "a", "x", 0, 0), (None, "a", "y", 0, 1)])
     assert "topic topic, partition 0, offset 1" in str(raised.value)
     assert plain.rows() == []
 
 
-def test_recreated_topic_is_refused_until_its_offsets_are_cleared(plain: Upserts) -> None:
+def test_a_recreated_topic_is_refused_until_its_offsets_are_cleared(plain: Upserts) -> None:
     plain.land(0, 9, [(1, "a", "x", 0, 8)])
     move = PositionReset("accepted-loss", {("topic", 0): (9, 0)}, {"topic": "one"})
     begun = OffsetRanges((OffsetRange("topic", 0, 0, 0),), {"topic": "two"})
@@ -151,7 +151,7 @@ def test_recreated_topic_is_refused_until_its_offsets_are_cleared(plain: Upserts
     assert plain.rows() == [(1, "a", "y", 1)]
 
 
-def test_a_restart_applies_a_changed_partitioning_and_sort_order(upserting: SparkSession) -> None:
+def test_a_restart_applies_a_new_partitioning_and_sort_order(upserting: SparkSession) -> None:
     upserts = Upserts(upserting, {"partition_by": ["city"]})
     upserts.land(0, 2, [(1, "a", "x", 0, 0), (2, "b", "y", 0, 1)])
     upserts.restart(partition_by=["bucket(4, id)"], sort_by=["city desc"])
@@ -189,13 +189,12 @@ def test_two_simultaneous_upserts_of_the_same_keys_leave_one_row_per_key(
                 pool.submit(one.land, batch * 10, batch * 10 + 10, changes),
                 pool.submit(other.land, same, theirs, commit_id=uuid.uuid4().hex),
             ]
-            # Both feeds insert the same 10 keys: the feed that commits second must find the rows of the first and
-            # insert none.
+            # Both feeds insert the same 10 keys; the second commit must find the rows of the first, and insert none.
             assert sum(landing.result() or 0 for landing in landings) == 10
     assert one.rows("id") == [(key,) for key in range(30)]
 
 
-def test_a_merge_is_repeated_if_another_writer_has_changed_the_table(
+def test_a_merge_is_retried_if_another_writer_has_changed_the_table(
     plain: Upserts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain.restart(key_index_mb=0)
@@ -210,7 +209,7 @@ def test_a_merge_is_repeated_if_another_writer_has_changed_the_table(
     assert plain.land(0, 1, [(1, "a", "x", 0, 0)]) == 1
 
 
-def test_a_merge_succeeds_beside_a_process_that_keeps_rewriting_its_files(
+def test_a_merge_succeeds_while_another_process_rewrites_its_files(
     upserts: Upserts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spark, ledger, ended, asked = upserts.spark, upserts.table.ledger, threading.Event(), list[int]()
@@ -223,7 +222,7 @@ def test_a_merge_succeeds_beside_a_process_that_keeps_rewriting_its_files(
     monkeypatch.setattr(ledger, "ask_for_quiet", ask)
 
     def rewrite() -> None:
-        """Rewrite all files in a loop with Iceberg's own action, which does not wait for lakefeed's writers."""
+        """Rewrite all files repeatedly with Iceberg's own action, which does not wait for lakefeed's writers."""
         gateway: Any = spark._jvm
         gateway.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
         actions = gateway.org.apache.iceberg.spark.actions.SparkActions.get(spark._jsparkSession)

@@ -1,4 +1,4 @@
-"""Read the positions of an idle feed from each of its views, in one form that tests compare."""
+"""Read the positions of an idle feed from all views of the feed, in one form that tests compare."""
 
 import json
 from collections import Counter
@@ -33,7 +33,7 @@ Positions = dict[Partition, Position]
 
 
 def of_progress(document: Mapping[str, Any]) -> Positions:
-    """Return the positions of a progress document: ``GET /progress``, the dashboard's API or ``lakefeed status``."""
+    """Return the positions in progress JSON: of ``GET /progress``, the dashboard's API or ``lakefeed status``."""
     found = {}
     for part in document["partitions"]:
         position = Position(part["committed"], part["end"])
@@ -44,7 +44,7 @@ def of_progress(document: Mapping[str, Any]) -> Positions:
 
 
 def of_metrics(text: str, feed: Feed) -> tuple[Positions, dict[str, float]]:
-    """Parse ``/metrics`` with Prometheus' parser; return the positions, and the metrics whose one label is ``feed``."""
+    """Parse ``/metrics`` with Prometheus' parser; return the positions, and the metrics with the one label ``feed``."""
     committed: dict[Partition, int] = {}
     ends: dict[Partition, int] = {}
     lags: dict[Partition, int] = {}
@@ -69,7 +69,7 @@ def of_metrics(text: str, feed: Feed) -> tuple[Positions, dict[str, float]]:
 def of_lag_command(feed: Feed, *arguments: str) -> Positions:
     """Return the positions that ``lakefeed status`` prints, run as a separate process."""
     done = lakefeed("status", *arguments, "--output", "json", environment=feed.environment, status=None)
-    assert done.returncode in (0, 1), done.stdout + done.stderr  # 1 if the feed does not run.
+    assert done.returncode in (0, 1), done.stdout + done.stderr  # The status is 1, because the feed does not run.
     found = json.loads(done.stdout)
     return of_progress(found if "kind" in found else found["lag"])
 
@@ -105,7 +105,7 @@ def of_ledger(pipeline: Pipeline) -> tuple[dict[Partition, int], dict[Partition,
 
 
 def rows_by_partition(feed: Feed, table: str | None = None) -> Counter[Partition]:
-    """Count the rows of a feed's table or dead-letter table by source partition; fail if two rows share a position."""
+    """Count rows of a feed's table or dead-letter table by source partition; fail if two rows have the same offset."""
     prefix = "kafka_" if table is None else ""
     names = [f"{prefix}{name}" for name in ("topic", "partition", "offset")]
     rows = [tuple(row[name] for name in names) for row in feed.rows(table)]

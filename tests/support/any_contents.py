@@ -1,7 +1,7 @@
-"""Generate versions of a schema, and records at and beyond the limits of their types, for each format, from a seed.
+"""Generate schema versions in any format, and records with values at and beyond the limits of their types, from a seed.
 
-The records are those of a broken producer: bytes of another version, numbers that are no date, a text in place of
-a number. ``any_schemas`` generates odder Avro schemas; here all formats have the same kinds of fields.
+The records are those of a broken producer: bytes of another version, numbers that are no date, a text in place of a
+number. ``any_schemas`` generates odder Avro schemas; here all formats have the same kinds of fields.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Contents(ABC):
         self.fits = True
 
     def next(self) -> None:
-        """Begin the next version: add, drop or rename fields; a changed type or an odd name lasts one version only."""
+        """Begin the next version: add, drop or rename fields; a changed type or an odd name lasts for one version."""
         if self.fits:
             self.base = self.fields
         self.fields, self.fits = dict(self.base), True
@@ -109,7 +109,7 @@ class Contents(ABC):
         return ODD_NAMES
 
     def text(self) -> str:
-        """Return the schema of this version; empty for a format without schemas."""
+        """Return the text of this version's schema; empty for a format without schemas."""
         return ""
 
     @abstractmethod
@@ -117,7 +117,7 @@ class Contents(ABC):
         """Return a record of this version, or broken bytes."""
 
     def row(self) -> dict[str, Any]:
-        """Return the values of a record: with even chances, values at the limits of their types, or typical values."""
+        """Return the values of a record: half of the records have values at the limits of their types."""
         wild = self.random.random() < 0.5
         safe = {
             name: SAFE[name if FIRST.get(name) == kind and name in SAFE else kind] for name, kind in self.fields.items()
@@ -194,7 +194,7 @@ class Avro(Contents):
         return {"type": plain[kind], "logicalType": marks[kind], **digits}
 
     def record(self) -> bytes:
-        # The writer's schema has no logical types, so a number may be no valid date or decimal.
+        # The writer's schema has no logical types, so that a number may be an invalid date or decimal.
         row = {name: None if self.fields[name] == "self" else value for name, value in self.row().items()}
         if self.random.random() < 0.1:
             return self.random.randbytes(self.random.randrange(40))

@@ -1,4 +1,4 @@
-"""Generate random Spark schemas, including nested ones, and rows with the values that Parquet encoders get wrong.
+"""Generate random Spark schemas, also nested, and rows with values that are hard for Parquet encoders.
 
 A seed decides schemas and rows. Dates and timestamps of columns are numbers, which ``frame`` converts, because their
 range exceeds that of Python's types. Dates and timestamps inside nested values are Python's.
@@ -166,7 +166,7 @@ class AnyRows:
         """Return the rows in one partition, so that all writers get them in the same order."""
         fields = [StructField(each.name, _as_number(each.dataType), each.nullable) for each in self.schema.fields]
         numbers = spark.createDataFrame(self.rows(count), StructType(fields), verifySchema=False).coalesce(1)
-        # Without the checkpoint, each job that reads the rows would serialise them from Python again.
+        # With the checkpoint, the rows are serialised from Python only once, not for each job.
         numbers = numbers.localCheckpoint()
         return numbers.selectExpr(*(_convert(each, MOMENTS) for each in self.schema.fields))
 

@@ -1,4 +1,4 @@
-"""Avro schemas as JSON documents, including malformed and too large ones, for tests of the parser."""
+"""Avro schemas as JSON, including malformed and huge schemas, for tests of the parser."""
 
 import json
 from typing import Any
@@ -23,7 +23,7 @@ def join(reader: Any, writer: Any, *, grow: bool = True) -> SchemaMerge:
 
 
 def bomb(levels: int = 20, width: int = 4) -> Any:
-    """Return named types, each of which uses the previous type several times: ``width ** levels`` columns in all."""
+    """Return a list of types in which each type uses the previous one several times: ``width ** levels`` columns."""
     inner: Any = "int"
     fields = []
     for level in range(levels):

@@ -1,6 +1,7 @@
 """Generate random Avro schemas, later versions of them, and records.
 
-One seed decides everything. This module encodes records byte by byte, so that no library can reject a schema first.
+One seed decides everything. The module encodes records byte by byte, because libraries would reject some of the
+schemas.
 """
 
 import copy
@@ -25,7 +26,7 @@ _LOGICAL: list[dict[str, Any]] = [
     {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 10},
     {"type": "bytes", "logicalType": "big-decimal"},
     {"type": "string", "logicalType": "uuid"},
-    # These logical types do not fit their type: readers must ignore them and use the type.
+    # These logical types do not fit their types; a reader must ignore the logical type and use the type.
     {"type": "string", "logicalType": "date"},
     {"type": "int", "logicalType": "timestamp-micros"},
     {"type": "long", "logicalType": "date"},
@@ -75,7 +76,7 @@ def pair(seed: int, *, odd_names: bool = True) -> Pair:
 
 
 class Draw:
-    """A generator of schemas; those of a wild one may have wrong defaults, and fields that differ in case only."""
+    """A generator of schemas; a wild generator makes wrong defaults and field names that differ only in case."""
 
     def __init__(self, seed: int, *, odd_names: bool = True, wild: bool = False) -> None:
         self._chance = random.Random(seed)
@@ -91,7 +92,7 @@ class Draw:
         return Pair(seed, json.dumps(writer), json.dumps(reader), payloads)
 
     def record(self) -> Any:
-        """Return a record schema, or a union of two; most have a few fields, some have none or hundreds."""
+        """Return a record schema, or a union of two records; most records have a few fields, some none or hundreds."""
         fields = self._chance.choice([0, 1, 3, 6, 10]) if self._chance.random() < 0.95 else self._chance.randrange(500)
         writer = self._record(fields, _DEPTH if fields < 20 else 1, [])
         if self._chance.random() < 0.05:
@@ -203,7 +204,7 @@ class Draw:
         defined = json.dumps(record)
         for field in record["fields"]:
             fate = chance.randrange(8)
-            # A field that defines a named type must stay, because other fields may refer to the type.
+            # Keep a field that defines a named type, because other fields may refer to the type.
             if fate == 0 and '"name"' not in json.dumps(field["type"]):
                 continue
             renamed = {"name": self._name("g"), "aliases": [field["name"]]} if fate == 1 else {"name": field["name"]}
@@ -280,8 +281,8 @@ class Draw:
             case "string":
                 return text_bytes(chance.choice(_TEXTS).encode())
             case "bytes":
-                # The bytes are valid UTF-8, because a reader may read them as a string; they are short but not empty,
-                # because a reader may read them as a decimal.
+                # Use valid UTF-8, because a reader may read the bytes as a string, and 1 to a few bytes, because a
+                # reader may read them as a decimal.
                 return text_bytes(bytes(chance.randrange(1, 0x7F) for _ in range(chance.randrange(1, 4))))
             case "fixed":
                 return bytes(chance.randrange(0x7F) for _ in range(schema["size"]))

@@ -1,11 +1,11 @@
-"""Find the fenced blocks of README and docs, and how each block is tested.
+"""Find the fenced blocks of README and docs, and the test of each block.
 
 A test runs the block, or a comment in the line before the block, which the page does not show, says why none runs it:
 
-    <!-- not run: needs a Kubernetes cluster -->
+<!-- not run: needs a Kubernetes cluster -->
 
-A block of output names the command that prints it; a test compares the block with the command's current output. A
-block that has its own test, which reads the block from the page and runs it, names this test:
+A block of output names the command that prints it; a test compares the block with the command's current output. A block
+that has its own test, which reads the block from the page and runs it, names this test:
 
     <!-- printed by: lakefeed offsets show pipeline.yaml -->
     <!-- run by: tests/integration/test_plan.py -->
@@ -73,7 +73,7 @@ class Block:
 
     @property
     def is_run(self) -> bool:
-        """True if a test runs the block or compares it with a command's output."""
+        """True if a test runs the block, or compares it with the output of a command."""
         return self.reason is None and (self.language in RUN or self.command is not None or self.test is not None)
 
 
@@ -106,7 +106,7 @@ def every_block() -> list[Block]:
 
 
 def faults(text: str, page: Path) -> list[str]:
-    """Return the faults of a page's blocks: a block that is neither run nor excused, a mark without a block."""
+    """Return faults of a page: a block that is neither run nor excused, or a comment that belongs to no block."""
     if text.startswith(GENERATED):
         return []
     blocks = list(blocks_in(text, page))
@@ -143,7 +143,7 @@ def commands_in(block: Block) -> list[str]:
 
 
 def expected_statuses(block: Block) -> dict[str, int]:
-    """Return the commands of a block that are expected to fail, with the exit status that their comment names."""
+    """Return the commands of a block whose comment names an expected exit status, with this status."""
     found = re.findall(r"^(?:\$ )?(.+?)\s+#.*\bstatus (\d+)", block.text, re.M)
     return {command: int(status) for command, status in found}
 
@@ -167,7 +167,7 @@ _FIGURES = re.compile(
 
 
 def shape(line: str) -> str:
-    """Return a line without the parts that differ between runs: figures, times, ids, widths of columns."""
+    """Return a line without figures, times, ids and column widths, which differ between runs."""
     text = re.sub(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z| UTC)?", "#", line)
     text = re.sub(r"\b\d{8}T\d{6}Z-[0-9a-f]+|\b[0-9a-f]*\d[0-9a-f]{7,}\b", "#", text)
     text = _FIGURES.sub("#", text)
@@ -175,7 +175,7 @@ def shape(line: str) -> str:
 
 
 def differences(shown: str, printed: str) -> list[str]:
-    """Return the lines of a page that a command does not print in this order; ``…`` matches any text."""
+    """Return the page's lines that are missing in a command's output, in this order; ``…`` matches any text."""
     left = [shape(line) for line in printed.splitlines() if line.strip()]
     missing = []
     for line in shown.splitlines():

@@ -5,7 +5,7 @@ import re
 
 from tests.support.proto_schemas import Schemas
 
-# The two texts have every kind of statement at least once, so that mutations reach the whole grammar.
+# Together the two texts contain every kind of statement, so that mutations reach the whole grammar.
 GRAMMAR = {
     "proto2": """syntax = "proto2";
 package g2; /* a

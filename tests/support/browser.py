@@ -1,4 +1,4 @@
-"""Run a real headless browser for tests, without root: the system's Chromium, or one from npm's registry.
+"""Run a real headless browser for tests, without root: the Chromium of the system or of npm's registry.
 
 The registry's Chromium is ``@sparticuz/chromium``, locked in ``tools/npm.lock``: a program with its libraries and a
 font, 70 MB, unpacked once into the per-user cache. ``LAKEFEED_TEST_BROWSER`` names another program. If no browser works
@@ -86,7 +86,7 @@ def find_program() -> Program:
 
 
 def _unpacked() -> Program:
-    """Unpack the registry's browser; the folder gets its name at the end, so that no process uses half a browser."""
+    """Unpack the registry's browser; the folder is renamed at the end, so that no process uses half a browser."""
     folder = npm_packages.cache() / "browser" / f"chromium-{npm_packages.locked(PACKAGE)['version']}"
     if not folder.is_dir():
         import brotli
@@ -104,7 +104,7 @@ def _unpacked() -> Program:
             (partial / "chromium").chmod(0o755)
             if not folder.is_dir():
                 partial.rename(folder)
-    # A relative cache of Fontconfig would be below the working directory, which is the repository.
+    # Fontconfig resolves a relative cache path against the working directory, which is the repository.
     fonts = FONTS.format(cache=escape(str(folder / "font-cache")))
     if not (folder / "fonts.conf").is_file() or (folder / "fonts.conf").read_text() != fonts:
         (folder / "fonts.conf").write_text(fonts)
@@ -149,7 +149,7 @@ class Tab:
         return bool(self.page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"))
 
     def check(self) -> None:
-        """Fail if the page had an error or requested another origin."""
+        """Fail if the page had an error or sent a request to another origin."""
         assert not self.errors, self.errors
         assert not self.outside, self.outside
 

@@ -1,4 +1,4 @@
-"""The catalogs on which the commit check must work; each can lose the answers to commits."""
+"""The catalogs for tests of the commit check; each can hide the results of commits."""
 
 import json
 import sqlite3
@@ -40,7 +40,7 @@ class CatalogCase(ABC):
 
     @abstractmethod
     def losing_answers(self) -> Iterator[None]:
-        """Yield once; until the generator resumes, all commits land and are reported as conflicts."""
+        """Yield once; until the generator resumes, all commits land but are reported as conflicts."""
 
     @abstractmethod
     def pointer(self, table: str) -> str:
@@ -48,7 +48,7 @@ class CatalogCase(ABC):
 
     @contextmanager
     def answers_lost(self) -> Iterator[None]:
-        """Within this block all commits land and are reported as conflicts."""
+        """Let all commits land but be reported as conflicts, until the block ends."""
         yield from self.losing_answers()
 
     def declare(self, spark: SparkSession, *, implementation: str = FEED_CATALOG) -> None:
@@ -57,14 +57,14 @@ class CatalogCase(ABC):
         secrets = {key: secret.get_secret_value() for key, secret in catalog.secrets().items()}
         settings = {"cache-enabled": "false", **catalog.settings(), **secrets}
         if catalog.type == "rest":
-            settings["rest.client.socket-timeout-ms"] = "15000"  # Shorter than SILENCE_SECONDS.
+            settings["rest.client.socket-timeout-ms"] = "15000"  # The interval is shorter than SILENCE_SECONDS.
         spark.conf.set(f"spark.sql.catalog.{self.name}", implementation)
         for key, value in settings.items():
             spark.conf.set(f"spark.sql.catalog.{self.name}.{key}", value)
 
 
-# Iceberg's UPDATE goes to a view, whose trigger applies the change. SQLite then reports 0 changed rows, which Iceberg
-# takes for a conflict.
+# Iceberg updates a view, whose trigger applies the change. SQLite then reports 0 changed rows, and Iceberg assumes a
+# conflict.
 _TRIGGERED = """
   UPDATE kept SET metadata_location = new.metadata_location,
     previous_metadata_location = new.previous_metadata_location

@@ -1,7 +1,7 @@
 """Generate chains of versions of one Avro schema; each version is a compatible change of the previous version.
 
-Each field has a number ``uid``, which no change removes. By this number, tests match the fields of two versions
-without any rule about names.
+Each field has a number ``uid``, which no change removes. Tests match the fields of two versions by this number, not by
+their names.
 """
 
 import copy
@@ -139,7 +139,7 @@ def chains(draw: st.DrawFn, *, most: int = 5) -> list[Json]:
 
 
 def records(schema: Json) -> Iterator[Json]:
-    """Yield all records of a schema, the outermost first."""
+    """Yield all record schemas in a schema, the outermost first."""
     if isinstance(schema, list):
         for each in schema:
             yield from records(each)
@@ -153,7 +153,7 @@ def records(schema: Json) -> Iterator[Json]:
 
 
 def data(schema: Json) -> st.SearchStrategy[Any]:
-    """Return a strategy for values of a schema, in the form that fastavro takes."""
+    """Return a Hypothesis strategy for values of a schema, in fastavro's form."""
     if isinstance(schema, list):
         return st.one_of(*(data(each) if each != "null" else st.none() for each in schema))
     if isinstance(schema, str):

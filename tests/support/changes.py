@@ -1,4 +1,4 @@
-"""Generate changes of keyed rows, and the table that must result from the changes, without Spark."""
+"""Generate changes of keyed rows, and compute the expected table without Spark."""
 
 import random
 from collections.abc import Iterator
@@ -122,7 +122,7 @@ class Model:
 
 
 def differences(found: pa.Table, expected: pa.Table) -> list[Any]:
-    """Return the first few rows that one of the tables has more often than the other."""
+    """Return the first few rows that are more frequent in one table than in the other."""
     import duckdb
 
     connection = duckdb.connect()
@@ -155,7 +155,7 @@ def write_pipeline(feed: Feed, *, batch: int, **sink: Any) -> Path:
 
 
 def forget_the_last_batch(feed: Feed) -> None:
-    """Remove the newest ``commits/N``, which makes Spark run that batch again."""
+    """Remove the newest ``commits/N``, so that Spark repeats that batch."""
     folder = f"{feed.stack.bucket}/checkpoints/{feed.name}/commits"
     names = [each.base_name for each in feed.store().get_file_info(fs.FileSelector(folder, allow_not_found=True))]
     if numbers := [int(name) for name in names if name.isdigit()]:

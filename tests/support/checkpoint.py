@@ -21,14 +21,14 @@ CLASS_KEY = "spark.sql.streaming.checkpointFileManagerClass"
 
 @contextmanager
 def checkpoint_session(folder: Path) -> Iterator[SparkSession]:
-    """Yield a session on two threads that has no object store configured yet; its log is in ``folder``."""
+    """Yield a session on two threads without a configured object store; Spark's log is in ``folder``."""
     with spark_in(folder) as running:
         running.conf.set(CLASS_KEY, CLASS)
         yield running
 
 
 def introduce(spark: SparkSession, bucket: Bucket) -> None:
-    """Configure S3A's access to the bucket, by options of this bucket only."""
+    """Configure S3A's access to the bucket, by settings of only this bucket."""
     conf = spark.sparkContext._jsc.hadoopConfiguration()
     for key, value in s3a_options(bucket).items():
         conf.set(key, value)
@@ -118,7 +118,7 @@ class Checkpoint:
         self.java.delete(self.path(name))
 
     def flush(self) -> None:
-        """Send the deferred deletes of this bucket only; the stores of other buckets may no longer run."""
+        """Send the deferred deletes of this bucket only, because the stores of other buckets may have stopped."""
         self.java.close()
 
 

@@ -1,4 +1,4 @@
-"""Feeds for tests on a cluster: the taxi feed with Python functions, and a feed slow enough to be killed in a batch."""
+"""Feeds for tests on a cluster: the taxi feed with Python functions, and a slow feed that is killed in a batch."""
 
 import venv
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from tests.support.cli import lakefeed
 from tests.support.feed import Feed
 
 TAXI_ROWS = 3000
-# The module trips imports another module of the same folder, and an installed package that Spark does not include.
+# The module trips imports another module of its folder and a package that Spark does not include.
 FUNCTIONS = {
     "trips.py": """
 import pyspark.sql.functions as sf
@@ -31,7 +31,7 @@ def borough(zone):
 }
 SLOW_ROWS = 1200
 SLOW_BATCH = 300
-# Each row takes a while and leaves a file as a mark, which shows a test when executors work on a batch.
+# Each row is slow and leaves a file, so that a test sees when executors work on a batch.
 SLOW = """
 import time
 
@@ -88,7 +88,7 @@ def pretend_version(folder: Path) -> Path:
 
 
 def slow_file(feed: Feed, marks: Path, *, spark: Mapping[str, str]) -> Path:
-    """Write a pipeline file of a feed with several batches, each slow enough for a test to kill a process meanwhile."""
+    """Write a pipeline file of a feed with several batches, slow enough that a test can kill a process in a batch."""
     (feed.folder / "slow.py").write_text(SLOW)
     source = {
         "bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}",

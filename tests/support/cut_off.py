@@ -1,8 +1,8 @@
-"""Cut a process off from the network, and restore the network; in between, connections stay open and receive nothing.
+"""Disconnect a process from the network and restore it; meanwhile connections stay open and receive nothing.
 
 The process runs in its own network namespace, in which relays listen at the servers' addresses. The relays reach the
-servers through Unix sockets and a thread of the test, which can stop forwarding bytes. Bytes sent before the cut
-may arrive after the cut ends, so a commit may arrive late. Needs Linux and root.
+servers through Unix sockets and a thread of the test, which can stop forwarding bytes. Bytes sent before the cut may
+arrive after the cut ends, so a commit may arrive late. Needs Linux and root.
 
 As a program, in the new namespace: ``unshare --net python cut_off.py FOLDER PORTS COMMAND …``.
 """
@@ -37,7 +37,7 @@ class Link:
         self._passing.set()
 
     def command(self, command: Sequence[str]) -> list[str]:
-        """Return a command that runs `command` behind this link."""
+        """Return a command that runs `command` with this link as its network."""
         ports = ",".join(map(str, self.ports))
         return ["unshare", "--net", sys.executable, __file__, str(self.folder), ports, *command]
 
@@ -112,7 +112,7 @@ async def _listen(folder: str, ports: list[int], command: list[str]) -> None:
 
         await asyncio.start_server(connected, LOOPBACK, port)
     status = await (await asyncio.create_subprocess_exec(*command)).wait()
-    os._exit(status)  # Exit at once, because cancelled relays would write stack traces into the command's output.
+    os._exit(status)  # Exit immediately, because cancelled relays would write stack traces into the command's output.
 
 
 def _raise_loopback() -> None:

@@ -1,4 +1,4 @@
-"""Let a driver die in a batch, without a separate process."""
+"""Simulate the death of a driver in a batch, without a separate process."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,11 +10,11 @@ from lakefeed.sinks.definition import Sink
 
 
 class CutOff(Exception):
-    """The end of an operation that a test interrupts."""
+    """The error that ends an operation which a test interrupts."""
 
 
 def cut_off_at(step: str, *, times: int = 1) -> Callable[[str], None]:
-    """Return a function that raises CutOff when it is called with ``step`` the ``times``-th time; "" means any step."""
+    """Return a function that raises CutOff on the ``times``-th call with ``step``; "" means any step."""
     calls = 0
 
     def cut(at: str) -> None:
@@ -27,7 +27,7 @@ def cut_off_at(step: str, *, times: int = 1) -> Callable[[str], None]:
 
 
 def dying(monkeypatch: pytest.MonkeyPatch, *, before: bool = False) -> None:
-    """Let drivers die in their first batch from now on: with ``before``, before the rows' commit, else just after."""
+    """Let each driver die in its first batch: with ``before``, before the rows' commit, otherwise just after it."""
     made = Feed.sink
 
     def sink(self: Feed, *arguments: Any, **named: Any) -> Sink:

@@ -1,4 +1,4 @@
-"""Execute the steps of a Dockerfile in root file systems, and run the result, on machines without a container engine.
+"""Build an image from a Dockerfile in root file systems, and run it, on machines without a container engine.
 
 Few instructions are supported. Any other instruction is an error, so no step is skipped silently. Needs Linux and root.
 """

@@ -59,7 +59,7 @@ class Feed:
 
     def __post_init__(self) -> None:
         if self.disk is not None:
-            # Each feed has its own catalog name, because a session keeps the catalogs of earlier tests open.
+            # Each feed uses a separate catalog name, because a session keeps the catalogs of earlier tests open.
             self.catalog = f"disk_{self.name}"
 
     @property
@@ -138,7 +138,7 @@ class Feed:
             (producer.commit_transaction if end == "c" else producer.abort_transaction)(30)
 
     def create_table(self, columns: Mapping[str, IcebergType], *, identifier: str = "", partition_by: str = "") -> None:
-        """Create the table without lakefeed, as another tool does; the identifier field is required."""
+        """Create the table as another tool does, without lakefeed; the identifier field is a required column."""
         named = enumerate(columns.items(), start=1)
         fields = [NestedField(at, name, kind, required=name == identifier) for at, (name, kind) in named]
         schema = Schema(*fields, identifier_field_ids=[each.field_id for each in fields if each.required])

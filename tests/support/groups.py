@@ -9,7 +9,8 @@ def members(group: int) -> list[str]:
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            # Field 2 is the name in parentheses and may contain any character; state, parent, group and session follow.
+            # Field 2, the name in parentheses, may contain any character; state, parent, group and session come after
+            # it.
             state, _, its_group, its_session = (folder / "stat").read_text().rpartition(")")[2].split()[:4]
             line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
         except (FileNotFoundError, ProcessLookupError):

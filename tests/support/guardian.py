@@ -1,7 +1,7 @@
-"""End all processes that a test run has started, after the run was killed and its fixtures could not end them.
+"""End all processes of a test run that was killed before its fixtures could end them.
 
-Ctrl-C, SIGTERM and SIGKILL leave pytest and the workers of pytest-xdist no time for fixtures. A small process waits
-for the end of a pipe from this process; then it ends all processes that have inherited the mark of this run.
+Ctrl-C, SIGTERM and SIGKILL leave pytest and the workers of pytest-xdist no time for fixtures. A small process waits for
+the end of a pipe from this process; then it ends all processes that have inherited the mark of this run.
 
 As a program: ``python guardian.py MARK SECONDS``, with the pipe as standard input.
 """
@@ -36,7 +36,7 @@ def watch(grace_seconds: float = GRACE_SECONDS) -> None:
     assert guardian.stdin is not None
     os.dup(guardian.stdin.fileno())  # This end of the pipe stays open until this process ends.
     guardian.stdin.close()
-    guardian.returncode = 0  # Prevents a ResourceWarning: no code waits for the guardian.
+    guardian.returncode = 0  # Set the return code to prevent a ResourceWarning, because no code waits for the guardian.
 
 
 def mark() -> dict[str, str]:
@@ -56,7 +56,7 @@ def marked(name: str) -> list[int]:
 
 
 def main(name: str, grace_seconds: float) -> None:
-    """Wait for the end of standard input, give the marked processes time to end, and then kill the remaining ones."""
+    """Wait for the end of standard input; give the marked processes time to end, then kill them."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     sys.stdin.read()

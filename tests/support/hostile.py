@@ -7,7 +7,7 @@ _INSERTED = (b"\0", b"\1", b"\2", b"\x7f", b"\x80", b"\xff", b'"', b"[", b"{", b
 
 
 def mutated(good: Sequence[bytes], *, count: int, seed: int) -> list[bytes]:
-    """Return ``count`` payloads: valid payloads with parts changed, cut out, repeated or inserted; or random bytes."""
+    """Return ``count`` payloads: random bytes, or valid payloads with parts changed, removed, repeated or inserted."""
     chance = random.Random(seed)
     made: list[bytes] = []
     while len(made) < count:
@@ -37,7 +37,7 @@ def colliding_keys(count: int) -> list[bytes]:
     size, seed, target = 2**32, 42, 0
     c1, c2, c5, n = 0xCC9E2D51, 0x1B873593, 5, 0xE6546B64
     inverse1, inverse2, inverse5 = (pow(each, -1, size) for each in (c1, c2, c5))
-    # The hash state that must result from the last four bytes of a key, so that the hash code becomes the target.
+    # The state of the hash that the last four bytes of a key must give, so that the hash code is the target.
     before = _rotated((target - n) * inverse5 % size, 19)
     keys: list[bytes] = []
     first = 0x20202020

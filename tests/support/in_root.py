@@ -30,7 +30,7 @@ def main(specification: str) -> None:
     mount("-t", "proc", "proc", root / "proc")
     mount("--rbind", "/dev", root / "dev")
     for place, outside in places.items():
-        create(place, outside)  # The mount point may be inside a folder that this loop has mounted before.
+        create(place, outside)  # An earlier step of this loop may have mounted the folder of the mount point.
         mount("--bind", outside, place)
     uid, gid = numbers(asked["user"])
     os.chroot(root)
@@ -44,7 +44,7 @@ def main(specification: str) -> None:
 
 
 def numbers(user: str) -> tuple[int, int]:
-    """Return the uid and gid of an image's USER: root or numbers only, because a cluster cannot check a name."""
+    """Return uid and gid of an image's USER, which must be root or numbers: a cluster cannot resolve other names."""
     uid, _, gid = ("0:0" if user == "root" else user).partition(":")
     return int(uid), int(gid)
 

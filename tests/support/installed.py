@@ -1,4 +1,4 @@
-"""Install lakefeed as a new user has it: the wheel in its own environment, an empty home, an empty folder."""
+"""Install lakefeed as a new user does: the wheel in a new environment, with an empty home and folder."""
 
 import os
 import subprocess
@@ -36,7 +36,7 @@ class Shell:
         self.said += shown if len(shown) <= 30 else [*shown[:15], f"… {len(shown) - 30} lines …", *shown[-15:]]
         assert done.returncode == status, done.stdout
         assert "Traceback" not in done.stdout, done.stdout
-        assert "\tat " not in done.stdout, done.stdout  # A stack trace of Java.
+        assert "\tat " not in done.stdout, done.stdout  # The output must not contain a Java stack trace.
         return done.stdout
 
     def start(self, *words: str) -> subprocess.Popen[str]:

@@ -26,7 +26,7 @@ KCAT_PACKAGES = ("kcat", "librdkafka1", "libyajl2", "libcurl4")
 
 @dataclass(frozen=True)
 class GroupPosition:
-    """A group's position in a partition that ``kafka-consumer-groups --describe`` prints; None stands for ``-``."""
+    """A group's position in a partition, as ``kafka-consumer-groups --describe`` prints it; None stands for ``-``."""
 
     committed: int | None
     end: int | None
@@ -70,7 +70,7 @@ def _number(text: str) -> int | None:
 
 
 def lag_by_kafkatop(servers: str, group: str) -> dict[str, tuple[int, int]]:
-    """Return the smallest and the largest partition lag of each topic, measured by kafkatop, a lag monitor of PyPI."""
+    """Return each topic's smallest and largest partition lag, as kafkatop, a lag monitor of PyPI, measures it."""
     uv = shutil.which("uv") or Path(sys.executable).with_name("uv")
     command = [uv, "tool", "run", "--from", KAFKATOP, "kafkatop"]
     done = subprocess.run(
@@ -106,7 +106,7 @@ class Kcat:
         return done.stdout
 
     def first_after_position(self, servers: str, group: str, topic: str, partition: int) -> int | None:
-        """Return the offset that the group's client reads next, which kcat commits; None at the partition's end."""
+        """Read and commit one record as the group, with kcat; return its offset, or None at the partition's end."""
         position = ["-C", "-q", "-e", "-c", "1", "-t", topic, "-p", str(partition), "-o", "stored", "-f", "%o\\n"]
         text = self("-b", servers, *position, "-X", f"group.id={group}")
         return int(text) if text.strip() else None

@@ -31,7 +31,7 @@ def validate_core(item: Object) -> None:
 
 
 def pods_of(application: Object) -> dict[str, Object]:
-    """Return the pods of a SparkApplication by role: the pod templates with the fields that Spark adds."""
+    """Return the pods of a SparkApplication by role: its pod templates, with the fields that Spark adds."""
     spec = application["spec"]
     if application["apiVersion"].startswith("spark.apache.org/"):
         templates = {role: spec[f"{role}Spec"]["podTemplateSpec"] for role in ("driver", "executor")}
@@ -108,7 +108,7 @@ class Definitions:
                 self._schemas[f"{spec['group']}/{version['name']}", spec["names"]["kind"]] = schema
 
     def mistakes(self, item: Object) -> list[str]:
-        """Return the errors of an object by the definition of the object's kind."""
+        """Return the errors of an object, checked by the definition of its kind."""
         schema = self._schemas[item["apiVersion"], item["kind"]]
         found = jsonschema.Draft202012Validator(schema).iter_errors(item)
         return [f"{'.'.join(map(str, each.path))}: {each.message[:200]}" for each in found]

@@ -23,7 +23,7 @@ def spark_in(
 ) -> Iterator[SparkSession]:
     """Yield a session on two threads; stop the session when the block ends, unless it ran before the block.
 
-    The session has the jars and the sinks' settings of all tests, because a JVM keeps those of its first session.
+    The session has the jars and settings that any test needs, because a JVM keeps those of its first session.
 
     Args:
         folder: the folder of Spark's log.

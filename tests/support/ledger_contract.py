@@ -67,7 +67,7 @@ def of_feed(feed: ServerFeed, read: Callable[[], Position | None]) -> Case:
 
 
 @pytest.mark.quick
-def test_a_ledger_accepts_the_next_batch_skips_the_last_batch_and_refuses_other_batches(case: Case) -> None:
+def test_a_ledger_accepts_the_next_batch_skips_the_last_batch_and_refuses_all_others(case: Case) -> None:
     ledger = case.ledger
     fence = ledger.take_fence()
     first, second = case.batch(0, 0, 3, fence), case.batch(1, 3, 5, fence)
@@ -116,7 +116,7 @@ def test_a_replaced_driver_can_commit_neither_batches_nor_moves(case: Case) -> N
     assert (commit.batch_id, commit.fence) == (0, new)
 
 
-def test_a_move_begins_at_the_end_of_the_last_commit_and_the_next_batch_at_the_end_of_the_move(case: Case) -> None:
+def test_a_move_begins_at_the_last_commits_end_and_the_next_batch_at_the_end_of_the_move(case: Case) -> None:
     ledger, fence = case.ledger, case.ledger.take_fence()
     case.land(case.batch(0, 0, 3, fence))
     forward = moved(case, 9, fence, PositionReset("accepted-loss", {("topic", 0): (3, 9)}))

@@ -1,4 +1,4 @@
-"""A server that accepts connections and then misbehaves: for example, it sends nothing, or endlessly, or nonsense."""
+"""A server that accepts connections and misbehaves: it sends nothing, nonsense, or bytes without end."""
 
 import socket
 import threading
@@ -22,7 +22,7 @@ _WHOLE: dict[str, bytes] = {
 
 @contextmanager
 def misbehaving(manner: Manner) -> Iterator[str]:
-    """Run a server that misbehaves in this manner; yield its ``host:port``."""
+    """Run a server with this misbehaviour; yield its ``host:port``."""
     stop = threading.Event()
     with closing(socket.create_server(("127.0.0.1", 0))) as listening:
         listening.settimeout(0.1)

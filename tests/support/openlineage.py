@@ -43,7 +43,7 @@ def problems(event: dict[str, Any]) -> list[str]:
 
 @contextmanager
 def server(*, status: int = 201) -> Iterator[tuple[str, list[dict[str, Any]], list[str | None]]]:
-    """Run a lineage server; yield its address, the events that it received, and the API keys that came with them."""
+    """Run a lineage server; yield its address, the events that it receives, and the API keys of these requests."""
     events: list[dict[str, Any]] = []
     keys: list[str | None] = []
 

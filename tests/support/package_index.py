@@ -38,7 +38,7 @@ def package_index(folder: Path, files: list[Path]) -> Iterator[tuple[str, list[s
             fetched.append(Path(self.path).name)
 
         def log_error(self, *_: object) -> None:
-            """Say nothing of projects that this index lacks."""
+            """Log nothing about projects that this index lacks."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(folder)))
     thread = Thread(target=server.serve_forever)

@@ -25,7 +25,7 @@ INSTALLATION = "pip install"
 
 
 def lasts(words: list[str]) -> bool:
-    """Check whether a lakefeed command runs until it is stopped."""
+    """Check whether a lakefeed command runs until a user stops it."""
     match words[1:]:
         case ["run", *options]:
             return not {"--once", "--batch"} & set(options)
@@ -58,7 +58,7 @@ class Reader:
     _printed: dict[str, str] = field(default_factory=dict)
 
     def follow(self, blocks: Iterable[Block]) -> list[str]:
-        """Run the blocks of a page; return the differences from the page."""
+        """Run the blocks of a page; return the lines that differ from the page."""
         wrong = []
         for block in blocks:
             if not block.is_run or block.test not in (None, self.test):
@@ -86,7 +86,8 @@ class Reader:
 
     def _run_python(self, block: Block) -> None:
         if self.in_process:
-            exec(compile(block.text, str(block), "exec"), self.names)  # Runs only code of our own pages.
+            # The executed code comes only from lakefeed's own pages.
+            exec(compile(block.text, str(block), "exec"), self.names)
             return
         file = self.folder / "block.py"
         file.write_text(block.text)
@@ -120,7 +121,7 @@ class Reader:
         printed = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True)
         status: object = 0
         stdin = sys.stdin
-        sys.stdin = io.StringIO("y\n")  # Answers the command's request for confirmation.
+        sys.stdin = io.StringIO("y\n")  # Answer the confirmation that the command asks for.
         try:
             with redirect_stdout(printed), redirect_stderr(printed):
                 main(words[1:])
@@ -148,8 +149,8 @@ class Reader:
             timeout=300,
             check=False,
         )
-        # bash replaces itself by its last command. If a signal ends this command, the status is negative here; a user's
-        # shell shows 128 plus the signal.
+        # bash replaces itself by its last command. If a signal ends that command, the status is negative here, while a
+        # user's shell shows 128 plus the signal.
         status = ran.returncode if ran.returncode >= 0 else 128 - ran.returncode
         assert status == expected, f"status {status}: {command}\n{ran.stdout}"
         return ran.stdout
@@ -159,13 +160,13 @@ class Reader:
         log = self.folder / f"{uuid.uuid4().hex}.log"
         running = Running(words[1:], self.environment, log)
         if words[1] == "run":
-            running.wait_until_it_says("; encoder: ")  # The JVM has started by this line.
+            running.wait_until_it_says("; encoder: ")  # By this line, the JVM has started.
         try:
             running.process.wait(self.seconds)
         except subprocess.TimeoutExpired:
             status = running.ask_to_stop(signal.SIGINT)
-            # Status 130 means that the command had nothing to complete. With --watch, a command ends with the status of
-            # its last look.
+            # The command exits with 130 if it has nothing to complete. With --watch, it exits with the status of its
+            # last look.
             completed = self._status_of_one_look(words) if "--watch" in words else 0
             assert status in (completed, 130), f"status {status} after Ctrl-C: {shlex.join(words)}\n{running.said()}"
         else:

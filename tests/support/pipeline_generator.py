@@ -1,4 +1,4 @@
-"""Generate random pipeline files from the models: valid files, and the same files with mistakes at known places."""
+"""Generate random pipeline files from the models, valid or with mistakes at known places."""
 
 import random
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ class Mistake:
 
     Attributes:
         kind: the name of the mutation.
-        place: the place at which, above which or below which a problem must be reported.
+        place: a problem must be reported at this place, or in a block around it or inside it.
     """
 
     kind: str
@@ -31,7 +31,7 @@ class Mistake:
 
 
 def is_right(values: Any) -> bool:
-    """Check that the models accept the pipeline, and that it refers to nothing outside the file."""
+    """Check that the models accept the pipeline, which refers to nothing outside the file."""
     try:
         config = PipelineConfig.model_validate(values)
     except ValidationError:
@@ -99,7 +99,7 @@ def places(values: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
 
 
 def with_mistakes(right: dict[str, Any], dice: random.Random) -> tuple[dict[str, Any], list[Mistake]]:
-    """Return the pipeline with 1 to 5 mistakes, none of which is inside or next to another mistake."""
+    """Return the pipeline with 1 to 5 mistakes that are neither inside nor next to each other."""
     values = right
     expected = dice.randint(1, 5)
     made: list[Mistake] = []
@@ -115,7 +115,7 @@ def with_mistakes(right: dict[str, Any], dice: random.Random) -> tuple[dict[str,
         dice.shuffle(kinds)
         for kind in kinds:
             alone, changed = MUTATIONS[kind](right, place), MUTATIONS[kind](values, place)
-            # Skip a change that makes no mistake, such as a huge number in a setting without an upper limit.
+            # Skip a change that is no mistake, such as a huge number in a setting without an upper limit.
             if alone is not None and changed is not None and not is_right(alone[0]):
                 values, where = changed
                 made.append(Mistake(kind, where))

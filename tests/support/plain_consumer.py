@@ -1,4 +1,4 @@
-"""A group's consumer that appends records to an Iceberg table step by step, and commits its offsets afterwards."""
+"""A consumer that appends records to an Iceberg table in steps, and commits the group's offsets after each step."""
 
 import json
 import time
@@ -38,7 +38,7 @@ class PlainConsumer:
     def write(
         self, consumer: Consumer, connections: Connections, *, records: int, seconds: float = 60
     ) -> dict[int, int]:
-        """Append `records` records, or those that arrive in time; return the offsets to commit afterwards."""
+        """Append `records` records, or fewer if no more arrive in time; return the offsets to commit."""
         import pyarrow as pa
 
         rows: list[dict[str, Any]] = []

@@ -106,7 +106,7 @@ class Planned:
         )
 
     def assert_made_as_planned(self, found: RunPlan) -> None:
-        """Execute the planned statements under other names, and compare the resulting tables with the run's."""
+        """Execute the planned statements with other table names; compare the resulting tables with those of the run."""
         for change in found.tables:
             namespace, _, name = change.table.rpartition(".")
             twin = f"{namespace}_twin.{name}"

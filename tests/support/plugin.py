@@ -1,4 +1,4 @@
-"""Install a package into a folder on this process's path: its modules and its entry points."""
+"""Install a package, with its modules and entry points, into a folder on this process's path."""
 
 import sys
 import tomllib
@@ -45,7 +45,7 @@ def put_on_path(folder: Path, entry_points: Mapping[str, str], monkeypatch: pyte
 
 
 def put_page_on_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Install the package that docs/extension-points.md shows: all its blocks that run."""
+    """Install the package of docs/extension-points.md, made of all blocks of the page that run."""
     page = ROOT / "docs" / "extension-points.md"
     groups, modules = dict[str, str](), dict[str, str]()
     for block in blocks_in(page.read_text("utf-8"), page):
@@ -59,6 +59,6 @@ def put_page_on_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def forget_blocks() -> None:
-    """Forget the blocks of installed packages, so that the next file is read with the packages installed then."""
+    """Forget the blocks of installed packages, so that the next file is read with the packages of that moment."""
     for clear in CACHES:
         clear()

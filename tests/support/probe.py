@@ -100,7 +100,7 @@ class Probe:
         return [Cost(payload=payload, **each) for payload, each in zip(payloads, found, strict=True)]
 
     def hostile(self, options: Mapping[str, str], payloads: Sequence[bytes]) -> list[Cost]:
-        """Measure as ``costs`` does; check that each payload becomes a row or an error, within the limits."""
+        """Measure the costs; check that they are within the limits, and that each payload becomes a row or an error."""
         costs = self.costs(options, payloads)
         for each in costs:
             assert each.row != (each.error is not None), each

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-UNSIGNED = (4, 6)  # uint64 and fixed64.
+UNSIGNED = (4, 6)  # The types uint64 and fixed64.
 KNOWN = "google.protobuf."
 
 
@@ -92,7 +92,7 @@ def _is_map(field: Any) -> bool:
 
 
 def json_of(message: Any) -> Any:
-    """Return the expected JSON of a message: all fields without presence, and the other fields that are set."""
+    """Return the expected JSON of a message: fields that are set, and all fields without presence."""
     name = message.DESCRIPTOR.full_name
     if name == f"{KNOWN}Struct":
         return {key: json_of(message.fields[key]) for key in message.fields}

@@ -57,7 +57,7 @@ IMPORTED = {
 
 @dataclass
 class Field:
-    """A field; ``key`` is the key type of a map, ``target`` the message or enum that ``kind`` names."""
+    """A field; ``key`` is a map's key type, and ``target`` is the message or enum that ``kind`` names."""
 
     name: str
     number: int
@@ -86,7 +86,7 @@ class Message:
 
 @dataclass
 class Schema:
-    """The two versions of a schema; ``top`` is the index of the message type whose messages become rows."""
+    """The two versions of a schema; messages of the type with the index ``top`` become rows."""
 
     number: int
     syntax: Syntax
@@ -248,7 +248,7 @@ class Schemas:
         if isinstance(target, Message) and label == "required":
             label = "optional"  # A required field of a message type could be recursive, so that no message is complete.
         if chance.random() < 0.12 and not (isinstance(target, Enum) and target.values[0][1] != 0):
-            # The entry type of a map field ``_7`` would be named ``7Entry``, which the reference library refuses.
+            # The reference library refuses ``7Entry``, which would be the entry type of a map field ``_7``.
             return Field(f"m{name}" if name[0] == "_" else name, number, kind, key=chance.choice(KEYS), target=target)
         options = ""
         if syntax == "edition":
@@ -379,7 +379,7 @@ class Schemas:
 
 
 def _name_types(messages: list[Message], package: str, *, shared: bool) -> None:
-    """Set the kind of each field with a message or enum type to the full name of this type, as in a file."""
+    """Set each message or enum field's kind to the full name of its type, as in a file."""
     names: dict[int, str] = {}
 
     def collect(message: Message, around: str) -> None:

@@ -1,4 +1,4 @@
-"""A proxy before a schema registry that has no GUIDs: it adds those of Confluent's registry.
+"""A proxy that adds GUIDs, as Confluent's registry has them, to a schema registry without GUIDs.
 
 Answers about one schema get the field ``guid``, and these paths are added, as Confluent's and Redpanda's registries
 answer them:

@@ -1,4 +1,4 @@
-"""A feed whose records have all outcomes, for the tests of rehearsals."""
+"""A feed whose records have all possible outcomes, for tests of rehearsals."""
 
 import json
 from typing import Any
@@ -43,7 +43,7 @@ def record(number: int, **more: Any) -> bytes:
 
 
 def land(lake: SparkSession, feed: Feed, **more: Any) -> Pipeline:
-    """Land 41 records, among them two with a negative fare, a broken one, a null, and one with a bad timestamp."""
+    """Land 41 records: two have a negative fare, one a bad timestamp, one is broken, and one is null."""
     any_time = {"message.timestamp.after.max.ms": str(2**63 - 1)}
     Topics(feed.stack.bootstrap_servers).create(feed.topic, partitions=2, config=any_time)
     feed.send([record(number) for number in range(18)], partition=0)
@@ -57,7 +57,7 @@ def land(lake: SparkSession, feed: Feed, **more: Any) -> Pipeline:
 
 
 def shown(done: Rehearsal) -> dict[str, str]:
-    """Return the texts of the differences by name; several of one name are joined."""
+    """Return the texts of the differences by name; texts of the same name are joined."""
     texts: dict[str, list[str]] = {}
     for each in done.differences:
         texts.setdefault(each.name, []).append(each.what)

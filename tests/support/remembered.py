@@ -1,4 +1,4 @@
-"""Forget the secrets that a test's process remembers, because tests share a process and use words as passwords."""
+"""Forget the secrets that a process remembers, because tests share a process and use ordinary words as passwords."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

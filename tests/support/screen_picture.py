@@ -23,7 +23,7 @@ def screen_svg(screen: pyte.Screen, *, title: str) -> str:
     console = Console(record=True, width=screen.columns, file=io.StringIO(), force_terminal=True, legacy_windows=False)
     for line in lines:
         console.print(line, no_wrap=True, overflow="crop", highlight=False)
-    # Use a fixed id, because otherwise the names of styles would change with each picture.
+    # Use a fixed id, so that the names of styles do not change with each picture.
     return console.export_svg(title=title, code_format=TEMPLATE, unique_id="lakefeed")
 
 

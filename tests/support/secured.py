@@ -131,7 +131,7 @@ class Secured:
 def secured(
     folder: Path, *, stack: Endpoints, postgres: PostgreSQL, search: SearchServer, mutual: bool = False
 ) -> Iterator[Secured]:
-    """Put TLS before the shared servers, and run a broker, until the block ends.
+    """Put TLS proxies before the shared servers, and run a broker, until the block ends.
 
     With ``mutual``, all servers but the token server require a client certificate of the authority.
     """
@@ -184,7 +184,7 @@ def _tls_of(postgres: PostgreSQL, own: Signed) -> Iterator[None]:
 
 @contextmanager
 def _certificates_for(database: PostgreSQL, authority: Authority) -> Iterator[None]:
-    """Let the server require a certificate of the authority from clients that connect to this database by TLS."""
+    """Let the server require certificates, signed by the authority, from TLS clients of this database."""
     rules = _folder_of(database) / "pg_hba.conf"
     before = rules.read_bytes()
     rule = f"hostssl {database.database} all all scram-sha-256 clientcert=verify-ca\n"
@@ -204,7 +204,7 @@ def _folder_of(postgres: PostgreSQL) -> Path:
 
 
 def _give(postgres: PostgreSQL, name: str, content: bytes) -> None:
-    """Write a file that the server's user owns."""
+    """Write a file that belongs to the server's user."""
     file = _folder_of(postgres) / name
     file.write_bytes(content)
     file.chmod(0o600)

@@ -1,4 +1,4 @@
-"""Run a feed over the secured servers end to end, and list the problems that the check finds after one change."""
+"""Run a feed end to end over the secured servers; list the problems that the check finds after a change."""
 
 import json
 import secrets
@@ -30,7 +30,7 @@ EACH_SERVER = {
 def land(servers: Secured, change: Change, *, environment: dict[str, str] | None = None) -> None:
     """Produce records; check, run and verify a pipeline with separate executors; check that all sinks have the rows."""
     topic = name = f"trips_{uuid.uuid4().hex[:8]}"
-    # Encrypt also the traffic between driver and executors, by which the executors get their certificates.
+    # Also encrypt the traffic between driver and executors, because it carries certificates and keys.
     spark = {"spark.authenticate.secret": "${SPARK_SECRET}", "spark.network.crypto.enabled": "true"}
     pipeline = {**servers.pipeline(topic, name), "spark": spark}
     change(pipeline)
@@ -58,7 +58,7 @@ def land(servers: Secured, change: Change, *, environment: dict[str, str] | None
 
 
 def with_certificate(own: Signed) -> Change:
-    """Return a change after which the pipeline uses a client certificate."""
+    """Return a change that makes the pipeline use a client certificate."""
 
     def change(pipeline: dict[str, Any]) -> None:
         pipeline["tls"] |= {"certificate": str(own.certificate), "key": str(own.key)}
@@ -67,7 +67,7 @@ def with_certificate(own: Signed) -> Change:
 
 
 def problems(servers: Secured, change: Change, *, environment: dict[str, str] | None = None) -> dict[str, str]:
-    """Return the problems that the check before a run finds after one change, by setting."""
+    """Apply one change to the pipeline; return the problems that the check before a run finds, by setting."""
     name = f"wrong_{uuid.uuid4().hex[:8]}"
     pipeline = servers.pipeline("no_such_topic", name)
     change(pipeline)

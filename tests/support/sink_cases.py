@@ -184,7 +184,7 @@ def hits(*zips: str) -> list[bytes]:
 
 def blocks(feed: Feed, case: Case) -> dict[str, Any]:
     grouped = f"SELECT zip, count(*) AS hits FROM {feed.name} GROUP BY zip"
-    # Topics have the source position in the records' headers, search indexes in the documents' ids.
+    # In topics, headers have the source offset of each record; in search indexes, the documents' ids have it.
     placed = {"kafka", "elasticsearch"} & case.sink(feed).keys()
     position = ", kafka_topic, kafka_partition, kafka_offset" if placed else ""
     plain = f"SELECT zip{position} FROM {feed.name}"

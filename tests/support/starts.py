@@ -1,4 +1,4 @@
-"""Run a pipeline, and compare its start with the start that ``offsets show`` and ``plan`` announced just before."""
+"""Run a pipeline; its start must be the one that ``offsets show`` and ``plan`` announced just before."""
 
 import pytest
 from pyspark.sql import SparkSession
@@ -16,7 +16,7 @@ def run_as_planned(
     plans: bool = True,
     counts: bool = False,
 ) -> RunSummary:
-    """Run a pipeline once; raise the run's error.
+    """Run a pipeline once, and raise the error of the run, if any.
 
     Args:
         pipeline: the pipeline.

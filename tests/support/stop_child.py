@@ -1,4 +1,4 @@
-"""A user's own script: a stream with slow batches that ends on a signal. It prints its steps on stdout."""
+"""Run a user's script: a stream with slow batches, which ends on a signal. The script prints its steps."""
 
 import sys
 import time

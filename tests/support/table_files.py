@@ -7,9 +7,9 @@ from tests.support.feed import Feed
 
 
 def left_behind(feed: Feed) -> set[str]:
-    """Return the files in the feed's table folders that no snapshot and no current or logged metadata file lists.
+    """Return the orphan files of the feed's tables: files that no snapshot and no current or logged metadata lists.
 
-    Fail if a file that a snapshot lists is missing.
+    Fail if a file is missing that a snapshot lists.
     """
     table = open_table(feed.table, connections=feed.connections)
     known = {table.metadata_location, *(each.metadata_file for each in table.metadata.metadata_log)}

@@ -47,7 +47,7 @@ class Upserts:
         return f"{self.name}_history"
 
     def changes(self, changes: Iterable[Change], topic: str = "topic") -> Any:
-        # The filter makes the rows non-deterministic, as the rows of a stream are, because their outcomes are counted.
+        # The filter makes the rows non-deterministic, as rows of a stream are, whose outcomes are counted.
         rows = frame_of(self.spark, changes, topic).filter("rand() >= 0")
         times = [f"{each} AS at{number}" for number, each in enumerate(self.times)]
         number = "try_cast(nullif(split_part(city, '@', 2), '') AS BIGINT) AS n"
@@ -61,7 +61,7 @@ class Upserts:
         return self.table.land(self.changes(changes), self.batch(start, end, **batch), commit_id=uuid.uuid4().hex)
 
     def land_range(self, count: int, *, key: str = "id", value: str = "'x'", offset: str = "id") -> int | None:
-        """Land one change for each number below ``count``, computed by these expressions, as the first batch."""
+        """Land the first batch: `count` changes, which these expressions compute from the numbers below `count`."""
         rows = self.spark.range(0, count, numPartitions=2).selectExpr(
             f"{key} AS id", "'a' AS city", f"{value} AS v", "'topic' AS kafka_topic", "0 AS kafka_partition",
             f"{offset} AS kafka_offset", "false AS lakefeed_deleted",
@@ -78,7 +78,7 @@ class Upserts:
 
 @pytest.fixture(scope="session")
 def upsert_catalog(tmp_path_factory: pytest.TempPathFactory) -> SqliteCase:
-    """Return the catalog of the upsert tests; other tests cover the commit check on other catalogs."""
+    """Return the catalog of the upsert tests: only one, because other tests run the commit check on all."""
     folder = tmp_path_factory.mktemp("upserts")
     make_catalog(folder / "catalog.db")
     return SqliteCase(name=CATALOG, folder=folder)

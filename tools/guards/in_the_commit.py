@@ -123,7 +123,7 @@ IN_THE_COMMIT = (
         "commit/CheckedOperations",
         "throw failure instanceof CommitStateUnknownException",
         "if (true) throw failure; throw failure instanceof CommitStateUnknownException",
-        f"{REST}a_commit_whose_state_is_unknown_keeps_its_files",
+        f"{REST}the_files_of_a_commit_of_unknown_state_are_kept",
     ),
     java(
         "uploads: a commit names a file that the store does not have",
@@ -137,21 +137,21 @@ IN_THE_COMMIT = (
         "commit/CheckedOperations",
         "if (overlap != null) {",
         "if (false) {",
-        f"{MOVES}backfill_lands_only_uncovered_ranges_below_the_feeds_start",
+        f"{MOVES}a_backfill_lands_only_uncovered_ranges_below_the_feeds_start",
     ),
     java(
         "backfill: a backfill lands records that the feed will read",
         "commit/CheckedOperations",
         "if (!ahead.isEmpty()) {",
         "if (false) {",
-        f"{MOVES}backfill_lands_only_uncovered_ranges_below_the_feeds_start",
+        f"{MOVES}a_backfill_lands_only_uncovered_ranges_below_the_feeds_start",
     ),
     java(
         "move: a move begins at another position than the feed's",
         "commit/Ledger",
         "move.path(0).asLong() != ended.asLong()) {",
         "false) {",
-        f"{MOVES}move_from_another_position_is_refused",
+        f"{MOVES}a_move_from_another_position_is_refused",
     ),
     java(
         "lost answer: a commit that has landed lands again",
@@ -173,7 +173,7 @@ IN_THE_COMMIT = (
         "commit/CheckedOperations",
         "return head != null && head.snapshotId() != target && unanswered.contains(target);",
         "return false;",
-        "tests/spark/test_rest_commits.py::test_a_commit_that_lands_late_does_not_remove_newer_commits",
+        "tests/spark/test_rest_commits.py::test_a_commit_that_arrives_late_does_not_remove_newer_commits",
     ),
     java(
         "position: the position is lost when snapshots expire",

@@ -56,7 +56,7 @@ BEFORE_THE_COMMIT = (
         "commit/Outcomes",
         "ranges.put(range.key(), range);",
         "ranges.put(new RangeOutcome.Key(range.topic, range.partition, System.nanoTime()), range);",
-        f"{OUTCOMES}records_that_a_plan_reads_twice_are_counted_once",
+        f"{OUTCOMES}a_record_that_a_plan_reads_twice_is_counted_once",
     ),
     python(
         "ledger: a batch that has landed is written again",
@@ -165,7 +165,7 @@ DEAD_LETTERS = (
         "feed/failing_records",
         "return isolated if some_succeed or (isolated and works()) else {}",
         "return isolated",
-        f"{ISOLATES}no_record_is_isolated_if_the_sink_refuses_all_records_or_fails_once",
+        f"{ISOLATES}no_record_is_isolated_if_all_records_fail_or_only_one_attempt_fails",
     ),
     python(
         "dead letters: a crash after an Iceberg commit loses letters",
@@ -252,6 +252,6 @@ DEAD_LETTERS = (
         "clients/spark/jvm",
         'spark.conf.set(f"spark.sql.catalog.{name}.encoded", encoded)',
         '[spark.conf.set(f"spark.sql.catalog.{name}.{each}", options[each]) for each in options]',
-        f"{STATEMENTS}no_variable_is_replaced_in_the_schema_of_a_decoder",
+        f"{STATEMENTS}no_variable_is_replaced_in_a_decoders_schema",
     ),
 )

@@ -15,8 +15,8 @@ IN_A_PAUSE = (
         "feed/run",
         "if self.end:\n                    raise StopRequested",
         "if False:\n                    raise StopRequested",
-        f"{WATCH}a_batch_is_written_until_the_batch_function_ends",
-        f"{WATCH}no_batch_begins_while_a_request_waits",
+        f"{WATCH}a_batch_counts_as_written_when_its_batch_function_has_ended",
+        f"{WATCH}no_batch_begins_while_a_request_of_an_operator_waits",
     ),
     python(
         "pause: the query ends before Spark has logged a landed batch",
@@ -44,7 +44,7 @@ IN_A_PAUSE = (
         "feed/streaming",
         "self._reached is not None and ends(position) != self._reached",
         "False",
-        f"{RESUME}a_paused_driver_that_was_replaced_does_not_touch_the_checkpoint",
+        f"{RESUME}a_driver_that_was_replaced_during_its_pause_does_not_touch_the_checkpoint",
     ),
     python(
         "pause: the next start does not know the pause",

@@ -12,7 +12,7 @@ IN_A_TOPIC = (
         "copies/OnceOnly",
         "boolean copy = batch < before\n",
         "boolean copy = batch < 0\n",
-        f"{COPIES}late_record_of_an_older_batch_counts_as_a_copy",
+        f"{COPIES}a_late_record_of_an_older_batch_counts_as_a_copy",
     ),
     java(
         "copies: a reader forgets what it has seen",

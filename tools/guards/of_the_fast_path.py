@@ -6,7 +6,7 @@ from tools.guards.guard import java
 
 READER = "tests/integration/test_direct_reader.py::test_"
 ENCODER = "tests/spark/test_parquet_encoder.py::test_"
-SPARKS = f"{ENCODER}files_with_unsupported_options_are_written_by_spark"
+SPARKS = f"{ENCODER}spark_writes_files_with_options_that_the_encoder_lacks"
 
 ON_THE_FAST_PATH = (
     java(
@@ -98,6 +98,6 @@ ON_THE_FAST_PATH = (
         "parquet/ColumnarFile",
         "boolean isUnknown = name.startsWith(WRITER_PROPERTIES) && !KNOWN_PROPERTIES.contains(name);",
         "boolean isUnknown = false;",
-        f"{ENCODER}tables_with_an_unknown_property_are_written_by_iceberg",
+        f"{ENCODER}iceberg_writes_tables_with_a_property_that_the_encoder_does_not_know",
     ),
 )

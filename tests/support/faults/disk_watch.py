@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 class DiskWatch(threading.Thread):
-    """Waits for a new file of each pattern in order; calls ``act`` when the file of the last pattern appears.
+    """Waits for a new file of each pattern, one after the other; the last file calls ``act``.
 
     Attributes:
         begun: called when the file of the first pattern appears.

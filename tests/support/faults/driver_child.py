@@ -1,4 +1,4 @@
-"""A driver that runs many pipelines, so that a run needs no new JVM: ``python -m tests.support.faults.driver_child``.
+"""A driver that runs many pipelines in one JVM: ``python -m tests.support.faults.driver_child``.
 
 The driver reads a JSON line for each run (``file``, the pipeline; ``begin_only``, stop as the first batch begins;
 ``pauses``, the most seconds to wait before a method) and answers ``ready``. Then the driver reads a line with seconds
@@ -76,7 +76,7 @@ def note_all(batch: FinishedBatch) -> None:
 
 @contextmanager
 def pausing(seconds: Mapping[str, float]) -> Iterator[None]:
-    """Wait a random time, at most the given seconds, before calls of these methods, as a slow server or CPU would."""
+    """Wait a random time before calls of these methods, at most the given seconds, as slow servers or CPUs do."""
 
     def slow(method: Any, wait: float) -> Any:
         def called(*args: Any, **kwargs: Any) -> Any:

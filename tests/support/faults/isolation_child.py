@@ -1,4 +1,4 @@
-"""``lakefeed`` that dies while it isolates records: ``python -m tests.support.faults.isolation_child STEP run …``.
+"""Run ``lakefeed``, and die while it isolates records: ``python -m tests.support.faults.isolation_child STEP run …``.
 
 The process dies at the attempt to isolate records that has the number STEP; with ``commit``, it dies when all failing
 records are isolated, and the other records are about to land.

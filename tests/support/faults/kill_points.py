@@ -1,4 +1,4 @@
-"""The steps of a feed's second batch at which a test kills the driver: its requests to the S3 store."""
+"""The requests of a feed's second batch to the S3 store, at which a test kills the driver."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -26,7 +26,7 @@ Place = Literal[
 
 @dataclass(frozen=True)
 class KillPoint:
-    """A request of a batch, and when the driver dies: before this request, after it, or at the next request."""
+    """The moment at which the driver dies: before or after a request of a batch, or at the next request."""
 
     sink: SinkKind
     place: Place
@@ -39,11 +39,10 @@ class KillPoint:
     def arm(self, proxy: FaultProxy, landing: Landing, *, batch: int | None = None) -> Fault:
         """Let the driver die at this point of batch `batch`, or of the first batch that begins."""
         place = _request(self.place, landing, batch)
-        # The offsets entry begins the batch; the other requests come after it.
+        # The request of the offsets entry begins the batch; all other requests follow it.
         after = [] if self.place == "offsets entry" else [batch_begun(landing, batch)]
         if not self.has_checkpoint:
-            # Without a checkpoint, no request shows that a batch begins. The second batch begins after the commit of
-            # the first batch.
+            # Without a checkpoint, no request begins a batch, so the commit of the first batch stands for it.
             after = [batch_begun(landing), _request("table metadata", landing, batch)]
         if self.when == "then":
             return proxy.spoil("kill before", lambda request: True, after=[*after, place])
@@ -66,7 +65,7 @@ def _request(place: Place, landing: Landing, batch: int | None) -> Matcher:
 
 
 def pattern_of(place: Place, landing: Landing, batch: int | None = None) -> str:
-    """Return a regular expression for the paths of a place's objects or files."""
+    """Return a regular expression for the paths of a kill point's objects or files."""
     name = landing.feed.name
     number = _number(batch)
     rows, letters = f"/{name}/rows", f"/{name}/letters"
@@ -110,7 +109,7 @@ BOTH: tuple[When, ...] = ("before", "after")
 
 POINTS: tuple[KillPoint, ...] = (
     *(KillPoint("iceberg", place, when) for place in ICEBERG for when in BOTH),
-    # The driver dies directly after each of the two swaps in the catalog.
+    # The driver dies directly after one of the two swaps in the catalog.
     KillPoint("iceberg", "table metadata", "then"),
     KillPoint("iceberg", "letters' table metadata", "then"),
     *(KillPoint("iceberg", place, when, has_checkpoint=False) for place in LEDGER_ALONE for when in BOTH),

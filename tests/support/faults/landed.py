@@ -151,7 +151,7 @@ class Landing:
 
 
 def assert_nothing_wrong(landing: Landing, work: Workload) -> None:
-    """Check that no record is duplicate, aborted or damaged; this holds at any moment."""
+    """Check that no landed record is a duplicate, aborted or damaged, which must be true at any moment."""
     rows = landing.rows()
     ids = [row["id"] for row in rows]
     assert len(ids) == len(set(ids)), f"{len(ids) - len(set(ids))} rows are there twice"
@@ -166,7 +166,7 @@ def assert_nothing_wrong(landing: Landing, work: Workload) -> None:
 
 
 def assert_all_landed(landing: Landing, work: Workload) -> None:
-    """Check that each acknowledged record has landed once, as a row or a dead letter; if it can, run ``verify``."""
+    """Check that each acknowledged record landed once, as a row or a dead letter; with a ledger, run ``verify``."""
     assert_nothing_wrong(landing, work)
     missing = work.rows - {row["id"] for row in landing.rows()}
     assert not missing, f"{len(missing)} records are lost, {min(missing)} is one"
@@ -179,7 +179,7 @@ def assert_all_landed(landing: Landing, work: Workload) -> None:
 
 
 def assert_killed(feed: Feed, file: Path, proxy: FaultProxy, fault: Fault) -> None:
-    """Run the feed through the proxy, which kills the driver by the fault."""
+    """Run the feed through the proxy, whose fault must kill the driver."""
     through = {**feed.environment, **SHORT_LIVED, "AWS_ENDPOINT_URL_S3": proxy.endpoint}
     victim = Running(["run", file, "--once"], through, feed.folder / "killed.log")
     proxy.victim = victim.kill

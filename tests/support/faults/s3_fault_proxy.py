@@ -1,4 +1,4 @@
-"""A proxy of an S3 store that forwards all requests, except for chosen requests, which it breaks.
+"""A proxy of an S3 store that forwards requests, but breaks those that a test chooses.
 
 The proxy can also kill the process that sent a request, before the store receives the request or after the store has
 done it, so that a driver dies exactly between two steps. Signatures stay valid because the proxy passes on the client's
@@ -91,7 +91,7 @@ class FaultProxy:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def spoil(self, kind: Kind, matches: Matcher, *, times: int = 1, after: Sequence[Matcher] = ()) -> Fault:
-        """Break the next requests that match; return the fault."""
+        """Break the next requests that match; return the new fault."""
         fault = Fault(kind=kind, matches=matches, times=times, after=list(after))
         with self._lock:
             self.faults.append(fault)
@@ -109,7 +109,7 @@ class FaultProxy:
         self.victim()
 
     def has_answered(self, request: Request) -> None:
-        """Note that the store has answered a request, because a fault may wait for this request."""
+        """Register that the store has answered a request, because a fault may wait for this answer."""
         with self._lock:
             for fault in self.faults:
                 if fault.after and fault.after[0](request):

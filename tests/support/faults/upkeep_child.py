@@ -1,4 +1,4 @@
-"""Maintain a pipeline's table in a process that may be killed: ``python -m tests.support.faults.upkeep_child FILE``.
+"""Maintain a pipeline's table in a process that a test kills: ``python -m tests.support.faults.upkeep_child FILE``.
 
 The process does the same as ``lakefeed tables maintain``, but removes files of any age, because the settings require an
 age of a day for orphans, and a test cannot wait for a day.

@@ -23,7 +23,7 @@ KEYS, CHANGES, BATCHES, KILLED_IN = 30_000, 60_000, 5, (1, 3)
 
 
 def main() -> None:
-    """Land all batches, with a kill in the middle of some, and compare."""
+    """Land all batches, kill an executor in some of them, and compare the tables."""
     folder = Path(sys.stdin.readline().strip())
     make_catalog(folder / "catalog.db")
     conf = {"spark.driver.memory": "700m", "spark.executor.memory": "1g", "spark.authenticate": "false"}

@@ -1,4 +1,4 @@
-"""Send records that can be identified afterwards, because each record contains its producer's name and a check-sum."""
+"""Send records that tests can identify later by the producer's name and a check-sum in each record."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Workload:
             "logger": SILENT,
         }
         if transaction is not None:
-            # The transaction stays open while a test starts, kills and inspects a driver.
+            # The test starts, kills and inspects a driver while the transaction is open.
             settings |= {"transactional.id": transaction, "transaction.timeout.ms": 900_000}
         return Producer(settings)
 
@@ -119,7 +119,7 @@ class Workload:
                 self.feed.topic,
                 key=str(number).encode(),
                 value=value,
-                # Each call sends records to all partitions, whatever the keys' hashes.
+                # Choose the partition, so that each call sends records to all partitions.
                 partition=number % PARTITIONS if partition < 0 else partition,
                 on_delivery=lambda error, _: failed.append(error) if error else None,
             )

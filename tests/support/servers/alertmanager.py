@@ -55,7 +55,7 @@ def alertmanager(folder: Path) -> Iterator[Alertmanager]:
 
 
 def _relocate(root: Path) -> None:
-    """Replace the path of templates in Debian's program by a path relative to the working directory."""
+    """In Debian's program, replace the path of templates by a path relative to the working directory."""
     program = root / PROGRAM
     here = "./" * (len(HOME) // 2)
     program.write_bytes(program.read_bytes().replace(HOME.encode(), here.encode()))

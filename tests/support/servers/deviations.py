@@ -1,4 +1,4 @@
-"""Deviations of REST catalogs from the protocol, repeated by a gate before Iceberg's own server."""
+"""Deviations of real REST catalogs from the protocol; a gate before Iceberg's own server imitates them."""
 
 import json
 from collections.abc import Callable
@@ -60,7 +60,7 @@ def _losing(is_lost: Callable[[str], bool]) -> Deviation:
 
 
 def stale() -> Deviation:
-    """Return a catalog that shows each table as it was when it was loaded first."""
+    """Return a catalog that answers for each table with the state at its first load."""
     first: dict[Any, Answer] = {}
 
     def answer(kind: str, body: bytes, send: Callable[[bytes], Answer]) -> Answer:
@@ -75,7 +75,7 @@ def stale() -> Deviation:
     return answer
 
 
-first_ignored = _ignoring(lambda snapshot: snapshot is None)  # Nessie: projectnessie/nessie#10062.
+first_ignored = _ignoring(lambda snapshot: snapshot is None)  # Nessie answers like this: projectnessie/nessie#10062.
 all_ignored = _ignoring(lambda _: True)
 html = _always((404, b"<html><h1>Not Found</h1></html>"), "commit")
 no_numbers = _losing(lambda key: key == "sequence-number")

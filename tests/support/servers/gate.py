@@ -46,13 +46,13 @@ class Handler(BaseHTTPRequestHandler):
     def forward(
         self, address: str, body: bytes, headers: Mapping[str, str] | None = None
     ) -> tuple[int, dict[str, str], bytes]:
-        """Send the request to a server, with other headers if some are given; return its answer as ``ask`` does."""
+        """Send the request to a server, with new headers if given; return its answer as ``ask`` does."""
         given = dict(self.headers.items()) if headers is None else headers
         sent = {name: value for name, value in given.items() if name.lower() not in OF_A_CONNECTION}
         return ask(address, self.command, self.path, sent, body)
 
     def send(self, status: int, body: bytes, headers: Mapping[str, str] = JSON) -> None:
-        """Send an answer; the answer to HEAD keeps the length that its headers have."""
+        """Send an answer; an answer to HEAD keeps the Content-Length of its headers."""
         given = {name: value for name, value in headers.items() if name not in OF_A_CONNECTION}
         if self.command != "HEAD" or "content-length" not in given:
             given["content-length"] = str(len(body))
@@ -72,7 +72,7 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 64
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print nothing, because a client may be killed, distrust the certificate, or have no certificate."""
+        """Print nothing, because tests kill clients, and use clients with wrong certificates or none."""
         linger(request)
 
 
@@ -81,7 +81,7 @@ def serving(handler: type[Handler], context: ssl.SSLContext | None = None) -> It
     """Serve until the block ends; yield the port."""
     server = _Server((LOOPBACK, 0), handler)
     if context is not None:
-        # The connection's thread does the handshake, so that a slow client does not block the thread that accepts.
+        # The handshake runs in the connection's thread, so that a slow client does not block the accepting thread.
         server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     try:

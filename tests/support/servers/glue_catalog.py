@@ -1,6 +1,6 @@
-"""Run moto's Glue in this process, as AWS documents its tables: a change names the version that it follows.
+"""Run moto's Glue in this process, with the check of versions that AWS documents.
 
-moto ignores the version, so that two commits at once both succeed.
+A change of a table names the version that it replaces. moto ignores it, so two commits at once would both succeed.
 """
 
 import logging
@@ -16,7 +16,7 @@ from moto.moto_server.threaded_moto_server import ThreadedMotoServer
 
 @contextmanager
 def glue_catalog(*, guards: bool = True) -> Iterator[str]:
-    """Run a server until the block ends, and yield its address; without ``guards`` as moto is."""
+    """Run a server until the block ends; yield its address. Without ``guards``, the server behaves as moto does."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     change, lock = GlueResponse.update_table, threading.Lock()

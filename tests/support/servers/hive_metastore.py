@@ -1,4 +1,4 @@
-"""Run a Hive metastore from PySpark's jars, the version that Spark's Hive client is made for."""
+"""Run a Hive metastore from PySpark's jars, which have the version of Spark's Hive client."""
 
 import os
 import socket
@@ -30,7 +30,7 @@ class HiveMetastore:
 
     @contextmanager
     def losing_answers(self) -> Iterator[None]:
-        """Within this block all changes of tables land and are reported as conflicts."""
+        """Let all changes of tables land but be reported as conflicts, until the block ends."""
         switch = self.folder / "answers-lost"
         switch.touch()
         try:

@@ -62,7 +62,8 @@ class Node(Kafka):
             "controller.quorum.voters": f"{_CONTROLLER}@{controller}",
             "unclean.leader.election.enable": "true",
             "unclean.leader.election.interval.ms": "1000",
-            # On a busy machine a broker may lose its leadership for a moment: the controller soon gives it back.
+            # On a busy machine a broker may briefly lose the leadership of a partition; the controller soon restores
+            # it.
             "leader.imbalance.check.interval.seconds": "2",
             "leader.imbalance.per.broker.percentage": "0",
             "broker.session.timeout.ms": "5000",
@@ -125,7 +126,7 @@ class Cluster:
         self.servers[number].start_again()
 
     def cut_off(self, topic: str, *, keeps: int, gone: int) -> None:
-        """Let the lagging replica ``keeps`` lead without the records that only the broker ``gone`` has."""
+        """Let the lagging replica ``keeps`` become leader, without the records that only the broker ``gone`` has."""
         self.servers[gone].kill()
         self.servers[keeps].start_again()
         wait_for("an unclean leader", lambda: set(self.leaders(topic)) == {keeps}, logs=str, seconds=60)
@@ -160,7 +161,7 @@ def kafka_cluster(folder: Path, *, brokers: Sequence[int] = BROKERS, jars: str =
     with ExitStack() as running:
         for number, node in nodes.items():
             environment = {**os.environ, **node.environment()}
-            # Do not wait for a broker here, because all brokers must start at the same time.
+            # Do not wait for this broker, because all brokers must start at the same time.
             server = restartable(node.command(), log=node.log, ready=node.started, environment=environment)
             cluster.servers[number] = running.enter_context(server)
         for node in nodes.values():

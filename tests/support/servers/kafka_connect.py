@@ -1,4 +1,4 @@
-"""Run Kafka Connect with Apache Iceberg's sink: a standalone worker of one connector, which tests may kill."""
+"""Run Kafka Connect with Apache Iceberg's sink, in a standalone worker with one connector, which tests may kill."""
 
 import json
 import os

@@ -1,8 +1,8 @@
 """Run moto's Kinesis server in this process, with its faults in splits and merges corrected.
 
-moto moves a shard's records to the shards that replace it, adds new ones to the closed shard, and never reports
-that a closed shard has ended. Here records stay in their shard, a closed shard takes no records and ends, and sequence
-numbers are as long as the real ones and increase across all shards.
+When a shard is split or merged, moto moves its records to the new shards, still adds records to it, and never reports
+its end. Here the records stay, a closed shard takes no records and ends, and sequence numbers are as long as real
+numbers and increase across all shards.
 """
 
 import itertools
@@ -48,7 +48,7 @@ class Kinesis:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Return the variables by which a pipeline finds this server; those for store and catalog are not included."""
+        """Return the variables with this server's address, without those of store and catalog."""
         return {"AWS_ENDPOINT_URL_KINESIS": self.endpoint, "AWS_REGION": REGION}
 
     def create(self, stream: str, *, shards: int = 2) -> None:
@@ -58,7 +58,7 @@ class Kinesis:
         self._client.delete_stream(StreamName=stream)
 
     def put(self, stream: str, values: Iterable[Any]) -> None:
-        """Put values, as JSON or as bytes; the text of a value is its partition key."""
+        """Put values, as JSON or as bytes; the partition key of a value is its text."""
         records = [
             {"Data": each if isinstance(each, bytes) else json.dumps(each).encode(), "PartitionKey": str(each)[:200]}
             for each in values
@@ -168,8 +168,8 @@ def _put_right(server: Kinesis) -> Callable[[], None]:
         name, shard_id, last = decompose_shard_iterator(following)
         shard = self.streams[name].shards[shard_id]
         left = any(number > int(last) for number in shard.records)
-        # The last value is the page's distance from the newest record. moto would compute the distance from the times
-        # of the records, which may be equal.
+        # The last value is the distance of the page from the newest record. moto would compute it from the records'
+        # times, which may be equal.
         return following if shard.is_open or left else None, records, max(behind, 1) if left else 0
 
     Stream.split_shard, Stream.merge_shards = keeping(split), keeping(merge)  # type: ignore[method-assign]

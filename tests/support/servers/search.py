@@ -48,7 +48,7 @@ class SearchServer:
         return json.loads(answer or b"null")
 
     def documents(self, index: str) -> dict[str, dict[str, Any]]:
-        """Return the documents of a small index by id, after a refresh that makes the newest documents visible."""
+        """Refresh a small index, and return its documents by id."""
         self.ask("POST", f"/{index}/_refresh")
         found = self.ask("GET", f"/{index}/_search?size=10000")["hits"]
         assert found["total"]["relation"] == "eq"
@@ -112,7 +112,7 @@ def search_server(kind: str) -> Iterator[SearchServer]:
 
 
 def _elasticsearch_jars(folder: Path) -> list[Path]:
-    """Copy the HTTP module to the folder in which the server looks for it; return the server's other jars."""
+    """Copy the HTTP module to the folder from which the server loads it; return the server's other jars."""
     group = "test-elasticsearch-9"
     module = folder / "modules" / "transport-netty4"
     module.mkdir(parents=True)
@@ -221,7 +221,7 @@ class _Handler(Handler):
                         answer = _root_page(self.behind.port)
                     answer = self.gate.after(self.command, self.path, answer)
                 except (OSError, http.client.HTTPException):
-                    # The server is down, so the gate behaves as if it were down, too.
+                    # The server is down, so the gate drops the connection, too.
                     answer = None
         if answer is None:
             self.close_connection = True
@@ -230,7 +230,7 @@ class _Handler(Handler):
 
 
 def _root_page(port: int) -> Answer:
-    """Return the page at ``/``, which a node cannot serve, because its module for the page is not in Maven Central."""
+    """Return the page at ``/``; a node cannot serve it, because Maven Central lacks the module of the page."""
     status, text = _sent(port, "GET", "/_nodes/_local?filter_path=nodes.*.version", {}, None)
     assert status == 200, (status, text)
     [node] = json.loads(text)["nodes"].values()

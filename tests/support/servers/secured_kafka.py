@@ -27,7 +27,7 @@ _PORTS = ("kafka", "controller", "scram", "oauth", "mutual", "misnamed")
 
 @dataclass(frozen=True, kw_only=True)
 class SecuredKafka(Kafka):
-    """The broker's settings; the listener ``misnamed`` is SCRAM with a certificate for another host."""
+    """The broker's settings; the listener ``misnamed`` uses SCRAM, and has a certificate for another host."""
 
     authority: Authority
     certificate: Signed

@@ -37,7 +37,7 @@ class Issued:
     until: float
 
     def document(self) -> dict[str, str]:
-        """Return the keys as the JSON object with which AWS's credential services answer."""
+        """Return the keys in the JSON of AWS's credential services."""
         return {
             "AccessKeyId": self.access_key,
             "SecretAccessKey": self.secret_key,
@@ -49,7 +49,7 @@ class Issued:
 
 @dataclass
 class KeyService:
-    """Issues keys as the metadata services of instances and containers, STS, and a credential process do.
+    """Issues keys in the ways of AWS: metadata services of instances and containers, STS, and a credential process.
 
     Attributes:
         seconds: how long keys are valid.
@@ -139,14 +139,14 @@ class KeyGate:
     refused: list[str] = field(default_factory=list)
 
     def refusal(self, method: str, target: str, headers: Mapping[str, str]) -> str | None:
-        """Return AWS's error code for a request that is refused; None for a valid one."""
+        """Return AWS's error code if the request must be refused; None for a valid request."""
         found = _AUTHORIZATION.fullmatch(headers.get("authorization", ""))
         if found is None:
             return "AccessDenied"
         issued = self.keys.issued.get(found[1])
         if issued is None or headers.get("x-amz-security-token") != issued.token:
             return "InvalidAccessKeyId"
-        # Accept a request that was already on its way when the key expired.
+        # Accept a request that was on its way when its key expired.
         if time.time() > issued.until + 2:
             return "ExpiredToken"
         if _signature(method, target, headers, found, issued.secret_key) != found[5]:
@@ -160,7 +160,7 @@ class KeyGate:
         assert found is not None
         del headers["x-amz-security-token"]
         if headers["x-amz-content-sha256"].startswith("STREAMING-"):
-            # The chunks are signed with the client's keys, so send the body to the store as a whole.
+            # The client's keys sign the chunks, so join them before the body is sent to the store.
             for name in ("content-encoding", "x-amz-decoded-content-length", "x-amz-trailer", _CHECKSUM):
                 headers.pop(name, None)
             body = _joined(body)

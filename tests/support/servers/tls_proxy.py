@@ -79,7 +79,7 @@ def _serve(proxy: TlsProxy, client: socket.socket, context: ssl.SSLContext, behi
 
 @contextmanager
 def shaken_hands(tls: ssl.SSLSocket) -> Iterator[None]:
-    """Do the handshake; after a refusal wait until the client disconnects, so that it receives the alert."""
+    """Do the TLS handshake; if it is refused, wait until the client disconnects, so that it receives the alert."""
     try:
         tls.do_handshake()
     except ssl.SSLError:

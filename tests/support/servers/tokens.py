@@ -75,7 +75,8 @@ class TokenServer:
         name, secret = form.get("client_id", ""), form.get("client_secret", "")
         if authorization.startswith("Basic "):
             name, _, secret = base64.b64decode(authorization[6:]).decode().partition(":")
-            # Kafka's clients do not URL-encode id and secret; other clients do, as the specification requires.
+            # Kafka's clients send id and secret without URL-encoding; other clients encode them, as the specification
+            # requires.
             if self.clients.get(name) != secret:
                 name, secret = urllib.parse.unquote_plus(name), urllib.parse.unquote_plus(secret)
         if path != "/token" or not name or self.clients.get(name) != secret:

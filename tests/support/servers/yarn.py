@@ -54,7 +54,7 @@ class Yarn:
         return {"HADOOP_CONF_DIR": str(self.configuration)}
 
     def settings(self, **own: str) -> dict[str, str]:
-        """Return the block ``spark`` of a pipeline file, with containers so small that the node runs four of them."""
+        """Return the block ``spark`` of a pipeline file; its containers are so small that the node runs four."""
         return {
             "spark.yarn.am.memory": "512m",
             "spark.driver.memory": "700m",
@@ -83,7 +83,7 @@ class Yarn:
         return self.folder / "staging"
 
     def has_node(self) -> bool:
-        """Check that the node runs; with PySpark's jars the JSON keys are the names of YARN's Java classes."""
+        """Check that the node runs; with PySpark's jars, the JSON keys are names of YARN's Java classes."""
         with urllib.request.urlopen(f"http://{LOOPBACK}:{self.web_port}/ws/v1/cluster/nodes", timeout=5) as answer:
             return [node["state"] for node in json.load(answer)["nodes"]] == ["RUNNING"]
 
@@ -141,7 +141,8 @@ class Yarn:
             "yarn.nodemanager.resource.cpu-vcores": "4",
             "yarn.scheduler.minimum-allocation-mb": "128",
             "yarn.scheduler.maximum-allocation-mb": str(MEMORY_MB),
-            # Other processes use the machine's memory and disk too, so YARN's checks of them would fail at random.
+            # Disable YARN's checks of memory and disk, which other processes use, too, so that the checks would fail at
+            # random.
             "yarn.nodemanager.vmem-check-enabled": "false",
             "yarn.nodemanager.pmem-check-enabled": "false",
             "yarn.nodemanager.disk-health-checker.enable": "false",
@@ -169,7 +170,7 @@ class Yarn:
             "-Xmx384m",
             "-XX:TieredStopAtLevel=1",
             "-Djava.net.preferIPv4Stack=true",
-            # Guice creates its classes by reflection.
+            # Guice creates its classes by reflection, which Java must allow.
             "--add-opens=java.base/java.lang=ALL-UNNAMED",
             f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}",
             "-cp",
@@ -194,7 +195,7 @@ class Yarn:
             )
 
     def end(self) -> None:
-        """End the daemons, which would restart containers; then end the containers, which are separate sessions."""
+        """End the daemons first, because they would restart containers; then end the containers' sessions."""
         for process in self.processes.values():
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

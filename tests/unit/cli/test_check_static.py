@@ -1,4 +1,4 @@
-"""``lakefeed check --static`` runs no code: it finds Python functions in their source, without an import."""
+"""``lakefeed check --static`` imports and runs no code of the user: it finds Python functions in their source."""
 
 import json
 from pathlib import Path
@@ -45,7 +45,7 @@ def test_static_reads_no_environment_variable_and_finds_the_other_mistakes(path:
     assert ENVIRONMENT["THE_SECRET"] not in result.stdout
 
 
-def test_static_accepts_a_correct_file_and_excludes_connect(path: Path) -> None:
+def test_static_accepts_a_correct_file_and_cannot_be_combined_with_connect(path: Path) -> None:
     result = run(path, GOOD)
     assert result.exit_code == 0
     assert result.stdout.splitlines()[-1] == f"{path}: no mistakes"

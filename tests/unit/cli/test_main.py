@@ -65,7 +65,7 @@ def test_the_error_for_an_unwritable_file_names_the_file_and_has_a_hint(
     assert all(each in text for each in said), text
 
 
-def test_a_broken_pipe_or_a_full_disk_causes_no_traceback() -> None:
+def test_a_broken_pipe_or_a_full_disk_causes_no_stack_trace() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     with open(writing, "wb") as pipe, open("/dev/full", "wb") as full:
@@ -76,9 +76,7 @@ def test_a_broken_pipe_or_a_full_disk_causes_no_traceback() -> None:
 
 
 @pytest.mark.parametrize("variables", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}])
-def test_a_character_that_the_terminals_encoding_lacks_causes_no_error(
-    variables: dict[str, str], tmp_path: Path
-) -> None:
+def test_a_character_that_the_terminal_cannot_encode_causes_no_error(variables: dict[str, str], tmp_path: Path) -> None:
     file = tmp_path / "größe.yaml"
     file.write_text("größe: 1\n")
     ran = lakefeed("check", file, environment=variables, status=2)

@@ -90,7 +90,7 @@ def command(output: str) -> Iterator[None]:
         yield
 
 
-def test_watch_continues_after_a_server_did_not_answer(capsys: pytest.CaptureFixture[str]) -> None:
+def test_watch_continues_if_a_server_does_not_answer(capsys: pytest.CaptureFixture[str]) -> None:
     looks = Looks(({"lag": 1}, ["lag 1"], 0), Unreachable("no broker answers"), ({"lag": 2}, ["lag 2"], 1))
     with command("json"):
         assert show(looks, watch=True, every=0.0) == 1
@@ -102,12 +102,12 @@ def test_watch_continues_after_a_server_did_not_answer(capsys: pytest.CaptureFix
     assert capsys.readouterr().out == "lag \\x1b]0;pwned\\x07\\x1b[2J\\u202egnp.exe\n"
 
 
-def test_a_mistake_of_the_user_ends_watch() -> None:
+def test_watch_ends_at_a_mistake_of_the_user() -> None:
     with command("text"), pytest.raises(ConfigError):
         show(Looks(ConfigError("no")), watch=True, every=0.0)
 
 
-def test_status_lines_show_all_known_facts() -> None:
+def test_status_lines_have_all_known_facts() -> None:
     now = 10_000.0
     partitions = (PartitionLag(topic="t", partition=0, end=50, committed=40, uncommitted_seconds=5.0),)
     found = LiveStatus(
@@ -157,7 +157,7 @@ def test_status_lines_show_all_known_facts() -> None:
     ]
 
 
-def test_status_lines_show_the_pause_that_the_next_start_finds() -> None:
+def test_status_shows_a_pause_that_applies_to_the_next_start() -> None:
     found = LiveStatus(
         feed="taxi",
         sink="kafka out",
@@ -195,7 +195,7 @@ def test_status_all_shows_the_drivers_of_this_machine(tmp_path: Path, monkeypatc
 def test_status_url_shows_the_feeds_of_a_dashboard_with_its_token(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The command may run on another machine than the drivers, so it reads no files of drivers."""
+    """The command reads no files of drivers, because the drivers may run on another machine."""
     monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path))
     monitor = FeedMonitor(HOSTILE)
     monitor.begin(sink="", fence=None)
@@ -260,7 +260,7 @@ def test_status_all_does_not_show_a_driver_of_another_machine(tmp_path: Path, mo
     assert (shown.exit_code, shown.output) == (0, "no driver is known on this machine\n")
 
 
-def test_a_taken_port_is_logged_as_a_structured_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_in_use_is_logged_as_a_structured_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path))
     file = tmp_path / "pipeline.yaml"
     file.write_text(PIPELINE)

@@ -24,7 +24,7 @@ ENDPOINTS = {"KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1", "AWS_ENDPOINT_URL_S3": "h
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return an empty home of a local stack; no variable of the environment names a server's address."""
+    """Return an empty home of a local stack; the environment has no variable with a server's address."""
     for name in ENDPOINT_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path))
@@ -65,7 +65,7 @@ def test_a_stack_with_an_ended_process_is_not_used(home: Path) -> None:
     assert running_stack_environment() == {}
 
 
-def test_a_later_process_with_the_same_id_is_not_taken_for_the_stack(home: Path) -> None:
+def test_a_new_process_with_the_id_of_an_ended_stack_is_not_mistaken_for_it(home: Path) -> None:
     publish(home, {os.getpid(): "1"})
     assert running_stack_environment() == {}
     publish(home, {})
@@ -80,7 +80,7 @@ def test_an_unreadable_environment_file_counts_as_no_running_stack(home: Path, t
 
 
 @pytest.mark.parametrize("overwrite", [True, False])
-def test_after_a_full_disk_the_error_names_the_file_and_no_file_is_left(
+def test_the_error_of_a_full_disk_names_the_file_and_no_file_is_left(
     tmp_path: Path, overwrite: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(descriptor: int) -> None:

@@ -40,7 +40,7 @@ ENDING: dict[Manner, type[Exception] | int] = {
 
 
 def concurrently(cases: dict[str, Callable[[], Any]]) -> dict[str, Any]:
-    """Run functions at the same time, because each one waits; return the results or errors by name."""
+    """Run functions that wait, all at the same time; return the results or errors by name."""
 
     def result(case: Callable[[], Any]) -> Any:
         try:
@@ -76,7 +76,7 @@ def test_an_answer_of_exactly_the_maximum_size_is_accepted() -> None:
 
 
 @pytest.mark.parametrize("manner", ["silent", "drip", "huge"])
-def test_every_client_gives_up_on_a_misbehaving_server(
+def test_every_client_stops_waiting_for_a_misbehaving_server(
     manner: Manner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(registry_api, "TIMEOUT_SECONDS", 0.4)
@@ -94,7 +94,7 @@ def test_every_client_gives_up_on_a_misbehaving_server(
             "store": lambda: require_bucket("b", s3=S3(endpoint=url), keys=None, timeout=0.4),
             "catalog": lambda: ask_rest_catalog(catalog),
         }
-        if manner != "huge":  # A huge answer is not misbehaviour for a download.
+        if manner != "huge":  # For a download, a huge answer is normal.
             cases["download"] = lambda: jars.download(
                 artifact, jars.Repository(url=url), report=lambda _: None, stop=threading.Event()
             )
@@ -105,7 +105,7 @@ def test_every_client_gives_up_on_a_misbehaving_server(
 
 
 @pytest.mark.parametrize("answer", ["[]", '{"subject": 5}', "null", '"x"', "[" * 100_000])
-def test_a_server_with_other_json_is_not_taken_for_a_registry(answer: str) -> None:
+def test_a_server_that_answers_other_json_is_not_mistaken_for_a_registry(answer: str) -> None:
     with RegistryInAThread() as registry:
         registry.raw = answer.encode()
         client = SchemaRegistry(registry.url)
@@ -114,7 +114,7 @@ def test_a_server_with_other_json_is_not_taken_for_a_registry(answer: str) -> No
                 asked()
 
 
-def test_a_request_to_a_registry_is_repeated_after_a_server_error() -> None:
+def test_a_request_to_a_registry_is_retried_after_a_server_error() -> None:
     with RegistryInAThread() as registry:
         registry.put(1, {"type": "string"})
         registry.failing = 503
@@ -139,7 +139,7 @@ def test_a_lookup_that_takes_too_long_is_an_error(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.waits
 def test_all_addresses_of_a_host_share_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All addresses lead to a server that does not answer, because its queue of connections is full."""
+    """None of the addresses answers, because the server's queue of connections is full."""
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
         held = [socket.socket() for _ in range(4)]
         for each in held:

@@ -91,13 +91,13 @@ def test_each_answer_of_the_store_has_its_own_error(
     assert found is None or what in found.what
 
 
-def test_a_store_that_is_down_is_unreachable() -> None:
+def test_an_error_of_a_store_that_is_down_is_unreachable() -> None:
     with pytest.raises(Unreachable, match="the S3 store does not answer"):
         require_bucket("lake", s3=S3(endpoint="http://127.0.0.1:1"), keys=KEYS, timeout=2)
 
 
 @pytest.mark.parametrize("bad_moment", ["503", "cut"])
-def test_a_request_is_repeated_after_a_server_error_or_a_lost_connection(bad_moment: str) -> None:
+def test_a_request_is_retried_after_a_server_error_or_a_lost_connection(bad_moment: str) -> None:
     asked: list[str] = []
     first = HttpAnswer(503, b"<Code>SlowDown</Code>")
     if bad_moment == "cut":
@@ -171,7 +171,7 @@ def test_keys_come_from_a_web_identity(tmp_path: Path, monkeypatch: pytest.Monke
         assert keys.access_key == "given"
         assert keys.session_token is not None
         assert keys.session_token.get_secret_value() == "for-token-1"
-        # The token's file is read each time, because Kubernetes replaces it.
+        # The file of the token is read each time, because Kubernetes replaces it.
         token.write_text("expired")
         with pytest.raises(AccessDenied, match="Token expired"):
             configured_keys(S3())

@@ -1,4 +1,4 @@
-"""Paths have one spelling, and a pipeline may not use one place twice."""
+"""All spellings of a path become one, and a pipeline may not use a location for two purposes."""
 
 import json
 from pathlib import Path
@@ -24,7 +24,7 @@ from tests.support.pipeline_text import problems
         ("/data/with space/ä", "file:///data/with space/ä"),
     ],
 )
-def test_a_path_has_one_spelling(written: str, spelling: str) -> None:
+def test_all_spellings_of_a_path_become_one(written: str, spelling: str) -> None:
     assert storage_path(written) == storage_path(spelling) == spelling
     assert is_local(written) == spelling.startswith("file:")
 
@@ -47,7 +47,7 @@ def test_a_tilde_in_a_path_is_the_users_home(monkeypatch: pytest.MonkeyPatch, tm
     assert storage_path("~/lake") == f"file://{tmp_path}/lake"
 
 
-def test_the_default_catalog_of_a_folder_is_a_file_in_it() -> None:
+def test_the_default_catalog_of_a_folder_is_a_file_in_the_folder() -> None:
     catalog = Catalog.model_validate({"warehouse": "/data/lake"})
     assert (catalog.type, catalog.uri) == ("jdbc", "jdbc:sqlite:/data/lake/catalog.db")
     assert catalog.warehouse == "file:///data/lake"
@@ -67,7 +67,7 @@ def test_a_warehouse_that_does_not_fit_the_type_of_its_catalog_is_refused() -> N
         Catalog.model_validate({"warehouse": "/data/a#b"})
 
 
-def test_a_warehouse_folder_in_the_environment_is_enough_for_the_catalog_lake() -> None:
+def test_a_warehouse_folder_in_the_environment_suffices_for_the_catalog_lake() -> None:
     found = Connections.from_environment({"LAKEFEED_WAREHOUSE": "/data/lake"}).catalogs["lake"]
     assert found.sqlite_file == Path("/data/lake/catalog.db")
     assert not Connections.from_environment({"LAKEFEED_WAREHOUSE": "s3://lake/warehouse"}).catalogs
@@ -77,7 +77,7 @@ KAFKA = {"bootstrap_servers": "a:9092,b:9092", "topics": ["hits"]}
 
 
 def errors(folder: Path, **blocks: Any) -> str:
-    """Return the errors of a pipeline with these blocks as one text."""
+    """Return the errors of a pipeline with these blocks, joined to one text."""
     plain: dict[str, Any] = {
         "name": "shop",
         "source": {"kafka": KAFKA},
@@ -115,7 +115,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     (many(["hits", "hits_dead"], dead_letters={"table": "lake.shop.{topic}_dead"}), MIXED),
     (many(["hits.a", "hits_a"]), "two sinks cannot write to it"),
     (many(["Hits", "hits"]), "two sinks cannot write to it"),
-    # Both topics lead to the same feed name, so their dead letters could not be distinguished.
+    # Both topics have the same feed name, so that their dead letters would be mixed up.
     (
         many(
             ["hits.a", "hits_a"],
@@ -130,7 +130,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("blocks", "message"), WRONG)
-def test_two_uses_of_one_place_are_refused(tmp_path: Path, blocks: dict[str, Any], message: str) -> None:
+def test_two_uses_of_one_location_are_refused(tmp_path: Path, blocks: dict[str, Any], message: str) -> None:
     assert message in errors(tmp_path, **blocks)
 
 
@@ -145,5 +145,5 @@ RIGHT: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("blocks", RIGHT)
-def test_similar_places_are_accepted(tmp_path: Path, blocks: dict[str, Any]) -> None:
+def test_similar_locations_are_accepted(tmp_path: Path, blocks: dict[str, Any]) -> None:
     assert errors(tmp_path, **blocks) == ""

@@ -67,7 +67,7 @@ def test_columns_that_iceberg_refuses_are_found(reading: Reader, ddl: str, setti
     [found] = reading(text)[1]
     assert (found.key, found.severity) == (key, "error")
     assert what in found.what
-    # With a transform, which may rename and cast columns, the declared columns are not checked.
+    # With a transform, the declared columns are not checked, because it may rename and cast them.
     assert reading(f"{text}transform: {{sql: SELECT 1 AS id FROM taxi}}\n")[1] == []
 
 
@@ -101,7 +101,7 @@ def test_columns_of_a_registry_or_a_transform_are_not_checked(accepted: Acceptor
     accepted(f"{text}transform: {{sql: SELECT 1 AS anything FROM taxi}}\n")
 
 
-# DDL that Spark's StructType.fromDDL accepts; REFUSED has DDL that it refuses.
+# Spark's StructType.fromDDL accepts this DDL; it refuses the DDL in REFUSED.
 TAKEN = (
     "a DECIMAL(10,2), `x y` INT, `a``b` VARCHAR(3)",
     "a: ARRAY<ARRAY<STRUCT<x: MAP<INT,DECIMAL(3)>>>>",
@@ -156,7 +156,7 @@ def test_open_quotes_and_brackets_in_sql_are_found(sql: str, why: str | None) ->
         ("afterwards STRING, after STRUCT<id: INT>, op STRING", False),
     ],
 )
-def test_debezium_events_of_mongodb_are_refused(reading: Reader, ddl: str, refused: bool) -> None:
+def test_debezium_events_from_mongodb_are_refused(reading: Reader, ddl: str, refused: bool) -> None:
     text = GOOD.replace(AVRO, f"  json: {{schema_ddl: '{ddl}'}}\n  envelope: debezium\n")
     found = [each for each in reading(text)[1] if each.key == "decode.envelope"]
     assert len(found) == refused
@@ -171,7 +171,9 @@ def test_debezium_events_of_mongodb_are_refused(reading: Reader, ddl: str, refus
         ("kafka_topic INT, _lake INT, lakefeed_deleted INT", None),
     ],
 )
-def test_a_field_with_the_name_of_an_added_column_is_reported(reading: Reader, fields: str, name: str | None) -> None:
+def test_a_field_with_the_name_of_a_column_that_lakefeed_adds_is_reported(
+    reading: Reader, fields: str, name: str | None
+) -> None:
     text = GOOD.replace(AVRO, JSON.replace("id BIGINT", f"id BIGINT, {fields}"))
     found = [each for each in reading(text)[1] if each.key == "decode"]
     assert [each.what.split()[2] for each in found] == ([] if name is None else [name])
@@ -221,7 +223,7 @@ def test_settings_of_spark_and_of_other_packages_are_accepted(reading: Reader, s
         ("  on_unknown_field: variant\n", "    sort_by: [unknown_fieldss]\n", "unknown_fieldss", "'unknown_fields'"),
     ],
 )
-def test_settings_for_json_that_do_not_fit_are_reported_with_a_hint(
+def test_contradicting_settings_for_json_are_reported_with_a_hint(
     reading: Reader, decode: str, sink: str, what: str, hint: str
 ) -> None:
     _, [found] = reading(GOOD.replace(AVRO, JSON + decode).replace(TABLE, TABLE + sink))
@@ -230,7 +232,7 @@ def test_settings_for_json_that_do_not_fit_are_reported_with_a_hint(
     assert hint in str(found.hint)
 
 
-def test_only_format_version_3_takes_a_variant(reading: Reader) -> None:
+def test_only_a_table_of_format_version_3_may_have_a_variant(reading: Reader) -> None:
     text = GOOD.replace(AVRO, JSON.replace("at TIMESTAMP", "at TIMESTAMP, v VARIANT"))
     _, [found] = reading(text)
     assert found.key == "decode.json.schema_ddl"

@@ -1,4 +1,4 @@
-"""The block ``catalogs``, and the properties that it gives to Iceberg in Spark and in Python."""
+"""The block ``catalogs`` becomes properties of Iceberg in Spark and in Python."""
 
 import json
 from pathlib import Path
@@ -73,7 +73,7 @@ def test_a_rest_catalog_has_a_login_and_vended_credentials() -> None:
     }
     assert expected.items() <= spark.items()
     assert catalog.secrets() == {"credential": SecretStr(f"id:{SECRET}")}
-    # pyiceberg uses the same names of properties as Iceberg in Spark.
+    # pyiceberg's properties have the names of those of Iceberg in Spark.
     assert _catalog_properties(catalog, region="eu-west-1") == {**expected, "credential": f"id:{SECRET}"}
 
 
@@ -99,7 +99,7 @@ def test_a_glue_catalog_adds_its_jar() -> None:
     assert "awssdk/glue" not in settings(connections=Connections())["spark.driver.extraClassPath"]
 
 
-def test_properties_with_names_of_secrets_are_secret() -> None:
+def test_properties_whose_names_look_like_secrets_are_secret() -> None:
     properties = {"rest.auth.basic.password": SECRET, "header.Authorization": SECRET, "rest.auth.type": "basic"}
     catalog = declared(type="rest", uri="http://h", properties=properties)
     assert in_spark(catalog)["rest.auth.type"] == "basic"

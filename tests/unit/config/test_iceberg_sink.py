@@ -59,7 +59,7 @@ def test_a_wrong_setting_of_the_table_is_reported(reading: Reader, settings: tup
         (("write: copy-on-write",), None),
     ],
 )
-def test_settings_of_an_upsert_choose_index_or_merge(
+def test_upsert_settings_select_the_index_or_a_merge(
     accepted: Acceptor, settings: tuple[str, ...], because: str | None
 ) -> None:
     config = accepted(with_settings("mode: upsert", "keys: [id]", *settings))
@@ -67,18 +67,18 @@ def test_settings_of_an_upsert_choose_index_or_merge(
     assert config.sink.chosen.merges_because == because
 
 
-def test_a_table_for_each_topic_cannot_be_published_by_time(reading: Reader) -> None:
+def test_tables_for_each_topic_cannot_be_published_by_time(reading: Reader) -> None:
     many = with_settings("branch: staging", "publish: {when: 1 hour}").replace("lake.nyc.trips", "'lake.nyc.{topic}'")
     _, found = reading(many)
     assert any("after each batch or by command" in str(each) for each in found), found
 
 
 @pytest.mark.parametrize(("when", "seconds"), [("each batch", 0), ("command", None), ("2 hours", 7200)])
-def test_publish_has_an_interval_unless_only_the_command_publishes(when: str, seconds: int | None) -> None:
+def test_publish_has_an_interval_unless_only_a_command_publishes(when: str, seconds: int | None) -> None:
     assert Publish(when=when).seconds == seconds
 
 
-def test_each_of_many_tables_has_the_format_version(accepted: Acceptor) -> None:
+def test_each_table_of_many_topics_has_the_format_version(accepted: Acceptor) -> None:
     text = with_settings("format_version: 3").replace("lake.nyc.trips", "'lake.nyc.{topic}'")
     config = accepted("".join(line for line in text.splitlines(keepends=True) if not line.startswith("checkpoint")))
     [topic] = config.kafka.topics

@@ -1,4 +1,4 @@
-"""Spark's pages, and the pattern of secrets in Spark's texts."""
+"""The settings of Spark's web pages, and the pattern by which Spark hides secrets."""
 
 import re
 from typing import Any
@@ -24,7 +24,7 @@ def test_sparks_pages_are_off_by_default(block: Any) -> None:
     assert feed_config(spark_ui=block).spark_ui is None
 
 
-def test_an_address_that_other_machines_reach_requires_a_filter() -> None:
+def test_an_address_that_other_machines_can_reach_requires_a_filter() -> None:
     with pytest.raises(ValueError, match="Spark's pages have no login"):
         feed_config(spark_ui={"host": "0.0.0.0"})
     filters = {"spark.ui.filters": "org.apache.spark.ui.JWSFilter"}

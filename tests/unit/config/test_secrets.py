@@ -22,7 +22,7 @@ from lakefeed_deploy.cli import conf
 from tests.support.pipeline_text import ENVIRONMENT, GOOD, TOPICS, Acceptor, Reader
 
 SECRET = ENVIRONMENT["THE_SECRET"]
-# Blocks in which users choose the keys; the names of these keys do not show that their values are secret.
+# In these blocks users choose the keys, so the key does not show that its value is a secret.
 FREE = {
     "source.kafka": f"{TOPICS}    options: {{kafka.client.id: '${{THE_SECRET}}'}}\n",
     "catalogs": "catalogs: {a: {type: rest, uri: 'https://h', properties: {header.X-Sesame: '${THE_SECRET}'}}}\n",
@@ -38,7 +38,7 @@ def text_with(block: str) -> str:
 
 
 @pytest.mark.parametrize("block", FREE)
-def test_a_value_from_a_variable_under_a_free_key_is_a_secret(reading: Reader, block: str) -> None:
+def test_a_value_from_a_variable_is_secret_under_a_key_that_the_user_chose(reading: Reader, block: str) -> None:
     config, found = reading(text_with(block))
     assert [each for each in found if each.severity == "error"] == []
     assert config is not None
@@ -56,7 +56,7 @@ def test_a_value_from_a_variable_under_a_free_key_is_a_secret(reading: Reader, b
         "spark: {spark.driver.extraJavaOptions: '-Dx=${THE_SECRET}'}",
     ],
 )
-def test_a_setting_that_readers_can_see_refuses_a_secret(reading: Reader, block: str) -> None:
+def test_a_setting_that_readers_of_the_table_can_see_refuses_a_secret(reading: Reader, block: str) -> None:
     _, found = reading(f"{GOOD}{block}\n")
     assert [each.severity for each in found] == ["error"]
     assert SECRET not in str(found)
@@ -90,7 +90,7 @@ def test_a_catalog_separates_secret_properties() -> None:
     assert not catalog.settings().keys() & {"header.X", "header.X-Api-Key"}
 
 
-def test_the_pattern_for_spark_finds_secret_names_and_given_keys() -> None:
+def test_sparks_pattern_matches_secret_names_and_given_keys() -> None:
     java = pattern({"spark.sql.x[0]", "header.X", "spark.hadoop.fs.azure.account.x"})
     assert re.search(java, "fs.azure.account.x")
     assert re.search(java, "spark.hadoop.fs.azure.account.x")
@@ -101,7 +101,8 @@ def test_the_pattern_for_spark_finds_secret_names_and_given_keys() -> None:
 
 
 def test_the_command_conf_prints_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = importlib.import_module("lakefeed.clients.spark.session")  # The package also has a function session.
+    # Import the module by name, because the package also has a function session.
+    module = importlib.import_module("lakefeed.clients.spark.session")
     monkeypatch.setattr(module, "_class_path", lambda connections, *, local: {})
     path = tmp_path / "p.yaml"
     path.write_text(GOOD + FREE["spark"] + FREE["catalogs"])
@@ -153,7 +154,7 @@ def test_credentials_in_a_url_are_found(url: str, found: bool) -> None:
     assert (credentials_in(url) is not None) is found
 
 
-def test_credentials_in_the_url_of_a_free_key_are_reported(reading: Reader) -> None:
+def test_credentials_in_a_url_are_reported_under_a_key_that_the_user_chose(reading: Reader) -> None:
     options = "{format: jdbc, options: {url: 'jdbc:postgresql://h/d?sslpassword=hunter2hunter2'}}"
     _, found = reading(f"{GOOD}transform: {{sql: SELECT 1 FROM taxi, tables: {{t: {options}}}}}\n")
     assert [each.what for each in found] == ["'url' has credentials in a URL: the parameter 'sslpassword'"]
@@ -215,7 +216,7 @@ def test_the_list_of_secret_settings_is_complete() -> None:
 
 @pytest.mark.parametrize("place", SECRETS, ids=".".join)
 def test_a_secret_in_any_setting_is_known_and_not_shown(place: tuple[str, ...], tmp_path: Path) -> None:
-    """The file has only one setting, so the rules of its block report problems."""
+    """The file has only this setting, so the rules of its block report problems."""
     free = nodes.free_form(nodes.at(pipeline_model(), place)) is not None
     values: Any = {"a.b": "${CANARY}", "c": ["${CANARY}"]} if free else "${CANARY}"
     for part in reversed(place):
@@ -232,7 +233,7 @@ def test_a_secret_in_any_setting_is_known_and_not_shown(place: tuple[str, ...], 
 
 
 def test_a_public_setting_is_shown(tmp_path: Path) -> None:
-    """Show that a public setting is visible in the repr, so that the absence of the secret in the test above counts."""
+    """Without this test, the repr of the test above might show no setting at all."""
     path = tmp_path / "p.yaml"
     path.write_text(GOOD.replace("lake.nyc.trips", "lake.nyc.${CANARY}"))
     reading = read(path, environment={**ENVIRONMENT, "CANARY": "seen"})

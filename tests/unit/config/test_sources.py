@@ -1,4 +1,4 @@
-"""The setting for where a new feed begins."""
+"""The setting ``source.kafka.start``, at which a new feed begins."""
 
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
@@ -67,7 +67,7 @@ def test_a_wrong_start_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["group:g", "t:0:1"])
-def test_new_topics_cannot_begin_at_a_group_or_at_offsets(text: str) -> None:
+def test_new_topics_cannot_begin_at_the_offsets_of_a_group_or_at_given_offsets(text: str) -> None:
     with pytest.raises(ValueError, match="no start for topics that do not exist yet"):
         KafkaSource(bootstrap_servers="localhost:9092", topics_pattern="t.*", new_topics=text)
 

@@ -155,7 +155,7 @@ def test_a_failed_tls_connection_of_libpq_is_explained() -> None:
 
 
 @pytest.mark.parametrize("kind", ["none", "stranger", "expired"])
-def test_a_refused_client_certificate_is_explained(
+def test_a_client_certificate_that_the_server_refuses_is_explained(
     authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     stranger = Authority(tmp_path / "stranger", "a stranger")
@@ -169,7 +169,7 @@ def test_a_refused_client_certificate_is_explained(
         pytest.raises(LakefeedError) as refused,
     ):
         ask(f"https://localhost:{proxy.port}/", server="the registry", headers={})
-    # The message depends on timing: the server may close the connection before the client reads its alert.
+    # The message varies: the server may close the connection before the client reads its alert.
     assert re.search("requests a client certificate|has closed the TLS connection|does not answer", refused.value.what)
     if not isinstance(refused.value, Unreachable):
         assert "tls.certificate and tls.key" in str(refused.value.hint)
@@ -191,7 +191,7 @@ def options_of(url: str) -> dict[str, str]:
         ("ssl=true&sslmode=prefer", False),
     ],
 )
-def test_sslmode_decides_whether_a_url_requires_tls(parameters: str, required: bool) -> None:
+def test_sslmode_decides_whether_a_connection_requires_tls(parameters: str, required: bool) -> None:
     assert trust.is_required(options_of(f"jdbc:postgresql://h/d?{parameters}")) is required
 
 

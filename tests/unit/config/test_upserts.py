@@ -70,7 +70,7 @@ names = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True)
 
 @settings(deadline=None)
 @given(keys=st.lists(names, min_size=1, max_size=4, unique=True), metadata=st.sets(st.sampled_from(["key", "offset"])))
-def test_an_upsert_always_adds_the_position_to_the_metadata(keys: list[str], metadata: set[str]) -> None:
+def test_an_upsert_always_adds_the_offset_to_the_metadata(keys: list[str], metadata: set[str]) -> None:
     decode = {"json": {"schema_ddl": "id INT"}, "metadata": sorted(metadata)}
     sink = {"iceberg": {"table": "lake.a.b", "mode": "upsert", "keys": keys}}
     names = kept_metadata(feed_config(decode=decode, sink=sink))

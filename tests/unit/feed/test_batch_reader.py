@@ -1,4 +1,4 @@
-"""The feeds that a ``DirectReader`` can read, and its division of offset ranges among tasks."""
+"""``DirectReader`` accepts suitable feeds, and divides offset ranges among tasks."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -35,7 +35,7 @@ def rows(**changes: Any) -> Any:
     return SimpleNamespace(**{**parts, **changes})
 
 
-def test_the_direct_reader_accepts_a_plain_feed() -> None:
+def test_the_direct_reader_accepts_a_feed_with_default_settings() -> None:
     assert DirectReader.refusal(session(spark_app_name="trips"), SOURCE, rows()) is None
 
 
@@ -48,7 +48,7 @@ def test_the_direct_reader_accepts_a_plain_feed() -> None:
         ({"schema": SimpleNamespace(spec=Raw())}, "decode.raw"),
     ],
 )
-def test_the_direct_reader_names_the_setting_that_it_refuses(changes: dict[str, Any], reason: str) -> None:
+def test_the_direct_reader_names_a_setting_that_it_does_not_support(changes: dict[str, Any], reason: str) -> None:
     assert DirectReader.refusal(session(), SOURCE, rows(**changes)) == reason
 
 

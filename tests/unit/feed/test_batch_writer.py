@@ -1,4 +1,4 @@
-"""The batch writer's reaction to each outcome of an attempt."""
+"""The batch writer reacts to each outcome of an attempt to write a batch."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +29,7 @@ Refusal = SchemasMissing | Stopped | OverBudget | None
 
 
 class Outcomes:
-    """A stand-in for a counter; ``refusal`` is its reason to refuse the commit, or None."""
+    """A stand-in for a counter; ``refusal`` is the reason to refuse the commit, or None."""
 
     commit_id = "c"
     counts = Counts(records=3, dead_letters=2)
@@ -48,7 +48,7 @@ class Outcomes:
 
 
 class Schema:
-    """A stand-in for a reader's schema that a writer's schema may change."""
+    """A stand-in for a reader's schema; a writer's schema may change it."""
 
     def __init__(self, *, changes: bool) -> None:
         self.spec = 0
@@ -78,7 +78,7 @@ class Rows:
 
 
 class Counting:
-    """Returns the next counter for each attempt."""
+    """Returns one counter after the other, one for each attempt."""
 
     def __init__(self, *refusals: Refusal, is_part_of_query: bool = False) -> None:
         self.outcomes = [Outcomes(refusal) for refusal in refusals]
@@ -98,7 +98,7 @@ class Counting:
 
 
 class Sink(BaseSink):
-    """Fails a commit, as Spark does, if the attempt's counter refused the commit."""
+    """Fails a commit, as Spark does, if the counter of the attempt has refused it."""
 
     def __init__(self, counting: Counting) -> None:
         self._counting = counting
@@ -140,7 +140,7 @@ def test_missing_schemas_are_merged_before_the_next_attempt(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(("changes", "attempts"), [(True, 1), (False, 2)], ids=["another schema", "the same schema"])
-def test_a_query_restarts_only_for_another_schema(
+def test_a_query_restarts_only_if_the_schema_changes(
     changes: bool, attempts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counting: Any = Counting(MISSING, None, is_part_of_query=True)
@@ -167,7 +167,7 @@ def test_a_refused_batch_ends_the_feed_without_another_attempt(
 
 
 def test_a_replaced_driver_does_not_report_a_batch_of_the_new_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A report would make Spark log the batch in the replaced driver's checkpoint before the new driver logs it."""
+    """If the batch were reported, Spark would log it in the replaced driver's checkpoint before the new driver does."""
     counting = Counting()
     monkeypatch.setattr(counting, "is_committed", lambda batch, commit: True)
     writer = writer_of(counting, monkeypatch)
@@ -178,7 +178,7 @@ def test_a_replaced_driver_does_not_report_a_batch_of_the_new_driver(monkeypatch
     assert replace(writer, fence="2 other").write(BATCH, RANGES, 0).replayed
 
 
-def test_a_field_without_a_column_is_noted_at_the_first_record_and_at_100_times_as_many() -> None:
+def test_an_unknown_field_is_noted_at_its_first_record_and_each_time_the_count_grows_100_fold() -> None:
     fields = LeftOutFields()
 
     def notes(left_out: int) -> list[str]:

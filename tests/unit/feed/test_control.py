@@ -1,4 +1,4 @@
-"""Requests to a running feed: valid requests are logged and queued, others are refused with the reason."""
+"""A running feed logs and queues valid requests, and refuses invalid requests with the reason."""
 
 import threading
 from typing import Any
@@ -78,7 +78,7 @@ def test_an_invalid_request_is_refused_and_not_logged(action: str, values: dict[
     assert not control.is_pending
 
 
-def test_a_refused_action_is_answered_with_the_feeds_reason() -> None:
+def test_an_action_that_the_feed_refuses_is_answered_with_its_reason() -> None:
     control, _, _ = opened(change="in real time there are no batches")
     with pytest.raises(ConfigError, match="in real time"):
         control.request("change", by="anna", trigger="1 minute")
@@ -124,7 +124,7 @@ def test_a_request_escapes_control_characters_and_direction_marks() -> None:
     assert "\n" not in event.message
 
 
-def test_upkeep_runs_beside_the_feed_and_a_second_upkeep_is_refused() -> None:
+def test_upkeep_runs_while_the_feed_runs_and_a_second_upkeep_is_refused() -> None:
     control, events, _ = opened()
     begun, end = threading.Event(), threading.Event()
 

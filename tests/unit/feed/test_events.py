@@ -1,4 +1,4 @@
-"""The log of a run's events: numbered, bounded, and readers can wait for new events."""
+"""The log of a run numbers its events, keeps only the newest ones, and lets readers wait for new events."""
 
 import threading
 import time

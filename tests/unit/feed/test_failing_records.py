@@ -22,25 +22,24 @@ def test_the_failing_record_is_found_in_few_attempts(counts: list[int], data: st
         return any(each.partition == bad[0] and each.start <= bad[1] < each.end for each in some)
 
     assert find_failing(fails, ranges) == (OffsetRange("t", bad[0], bad[1], bad[1] + 1),)
-    # The attempts are all records once, then both halves of each failing part; an odd number of records adds one to its
-    # larger half.
+    # First all records are tried, then both halves of each failing part; of an odd number, one half has a record more.
     records = sum(counts)
     assert sum(read) <= 3 * records + records.bit_length()
 
 
-def test_no_record_is_blamed_for_another_failure() -> None:
+def test_no_record_is_blamed_for_a_failure_that_it_did_not_cause() -> None:
     ranges = [OffsetRange("t", 0, 0, 8), OffsetRange("t", 1, 5, 5)]
     assert find_failing(lambda _: False, ranges) == ()
     # The records fail only together, as duplicates of a key do.
     together = find_failing(lambda some: sum(each.records for each in some) == 8, ranges)
     assert together == (OffsetRange("t", 0, 0, 8),)
-    # The time is up after the first attempt.
+    # The time limit has passed after the first attempt.
     clock = iter([0.0, 400.0])
     assert find_failing(lambda _: True, ranges, clock=lambda: next(clock)) == (OffsetRange("t", 0, 0, 8),)
     assert find_failing(lambda _: True, []) == ()
 
 
-def test_the_kind_of_a_failure_omits_values_of_records() -> None:
+def test_the_description_of_a_failure_has_no_values_of_records() -> None:
     text = '[CAST_INVALID_INPUT] The value \'secret\' of the type "STRING" cannot be cast to "INT". SQLSTATE: 22018'
     assert kind_of_failure(text) == "[CAST_INVALID_INPUT]"
     assert kind_of_failure("java.lang.IllegalStateException: secret") == "java.lang.IllegalStateException"
@@ -66,7 +65,7 @@ def test_exactly_the_failing_records_are_isolated(counts: list[int], data: st.Da
     assert isolate(why, ranges, works=lambda: True) == expected
 
 
-def test_no_record_is_isolated_if_the_sink_refuses_all_records_or_fails_once() -> None:
+def test_no_record_is_isolated_if_all_records_fail_or_only_one_attempt_fails() -> None:
     ranges = [OffsetRange("t", 0, 0, 4)]
     assert isolate(lambda _: "down", ranges, works=lambda: False) == {}
     # A short failure of the network: a later attempt with the same record succeeds.
@@ -77,7 +76,7 @@ def test_no_record_is_isolated_if_the_sink_refuses_all_records_or_fails_once() -
     assert together == {}
 
 
-def test_whole_ranges_are_isolated_when_the_time_is_over() -> None:
+def test_whole_ranges_are_isolated_when_the_time_limit_has_passed() -> None:
     clock = iter([0.0, *([400.0] * 9)])
     ranges = [OffsetRange("t", 0, 0, 4)]
     found = isolate(lambda _: "bad", ranges, works=lambda: True, clock=lambda: next(clock))

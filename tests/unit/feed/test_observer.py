@@ -1,4 +1,4 @@
-"""Build a finished batch for the progress model from Spark's report, the meter and the writer."""
+"""Build a finished batch of the progress model from Spark's report, the meter and the writer."""
 
 import json
 import math
@@ -26,7 +26,7 @@ METER = (
 )
 
 
-def test_a_batch_has_figures_of_spark_the_meter_and_the_writer() -> None:
+def test_a_batch_has_the_figures_of_spark_the_meter_and_the_writer() -> None:
     reasons = (Reason("rare", 1, "x"), Reason("frequent", 9, "y" * 1_000_000))
     result = BatchResult(
         3, rows=990, replayed=False, counts=Counts(1000, 10), reasons=reasons, schema_id=7, notes=("a note",)
@@ -68,7 +68,7 @@ def test_a_malformed_report_does_not_stop_the_feed() -> None:
     assert [batch.batch_id for batch in monitor.batches()] == [3]
 
 
-def test_a_batch_of_sparks_own_sink_counts_as_committed_up_to_the_batchs_end() -> None:
+def test_a_batch_of_sparks_own_sink_counts_as_committed_up_to_its_end_offsets() -> None:
     monitor = FeedMonitor("taxi")
     QueryObserver(monitor, cast("Any", None), say=print).finish(REPORT, batch_of(REPORT, None), is_ours=False)
     snapshot = monitor.snapshot()
@@ -85,7 +85,7 @@ class _Report(dict[str, Any]):
 
 
 def test_an_idle_feed_shows_its_lag_and_its_rate() -> None:
-    """As after a restart without new records: Spark reports a trigger but no batch."""
+    """After a restart without new records, Spark reports a trigger but no batch."""
     now = [1_800_000_000.0]
     monitor = FeedMonitor("f", clock=lambda: now[0])
     monitor.begin(sink="", fence=None, position=[OffsetRange("t", 0, 0, 90), OffsetRange("t", 1, 0, 60)])
@@ -98,7 +98,7 @@ def test_an_idle_feed_shows_its_lag_and_its_rate() -> None:
     now[0] += 61
     assert (monitor.snapshot().lag, monitor.snapshot().lag_seconds) == (60, None)
     assert monitor.snapshot().rate == 0.0
-    # The next batch has the same id as the idle trigger.
+    # The idle trigger and the next batch have the same id.
     observer.take(json.dumps({**REPORT, "batchId": 4, "runId": "r"}))
     assert [report["batchId"] for report in observer.reports(3)] == [4]
     with monitor.batch(4, [OffsetRange("t", 0, 90, 150)]):

@@ -1,4 +1,4 @@
-"""Every way to run a feed uses ``FeedStart``; besides ``FeedStart``, only ``lakefeed status`` collects its facts."""
+"""Every kind of run uses ``FeedStart``, and only ``FeedStart`` and ``lakefeed status`` collect its facts."""
 
 import ast
 from pathlib import Path
@@ -34,15 +34,15 @@ def test_only_a_start_and_the_status_collect_facts() -> None:
     assert callers("collect_facts") == {OPENS, ASKS}
 
 
-def test_each_way_to_run_a_feed_uses_feed_start() -> None:
+def test_every_kind_of_run_uses_feed_start() -> None:
     assert callers("FeedStart") == RUNS
 
 
-def test_a_commit_during_collect_facts_does_not_look_like_lost_records() -> None:
+def test_a_commit_while_facts_are_collected_does_not_look_like_lost_records() -> None:
     end = 100
 
     def position() -> Position:
-        # The feed's driver commits the present end of the topic; then new records arrive.
+        # The driver of the feed commits the current end offset of the topic; then new records arrive.
         nonlocal end
         end += 10
         return Position(OffsetRanges((OffsetRange("trips", 0, 0, end),), {"trips": "id"}), snapshot_id=1)

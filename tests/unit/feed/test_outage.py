@@ -1,4 +1,4 @@
-"""Outages of all servers are handled alike: which errors a feed waits for, how long, and its messages."""
+"""During an outage of any server a feed waits; tested are the errors, the time limit, and the messages."""
 
 import threading
 
@@ -28,7 +28,7 @@ def outage(*, seconds: float = 300.0) -> tuple[Outage, FeedMonitor, list[str]]:
     return Outage(stop=stop, monitor=monitor, say=said.append, seconds=seconds), monitor, said
 
 
-def test_an_outage_is_reported_once_and_shown_until_it_is_over() -> None:
+def test_an_outage_is_reported_once_and_shown_until_it_ends() -> None:
     waiting, monitor, said = outage()
     waiting.has_landed = True
     assert all(waiting.wait(BROKERS) for _ in range(3))
@@ -65,9 +65,7 @@ def test_the_error_after_the_time_limit_has_the_servers_answer_and_a_hint() -> N
         (Unreachable("the broker's proxy of Kafka does not answer"), False, True),
     ],
 )
-def test_a_run_waits_for_a_server_that_has_answered_correctly_before(
-    error: LakefeedError, before: bool, after: bool
-) -> None:
+def test_a_run_waits_for_a_server_that_has_worked_before(error: LakefeedError, before: bool, after: bool) -> None:
     waiting, _, _ = outage()
     assert waiting.wait(error) is before
     waiting.is_over()

@@ -1,4 +1,4 @@
-"""Progress as numbers and as a line, and counts of S3 requests; without a JVM."""
+"""The progress of a feed as numbers and as a line, and the counts of its S3 requests; without a JVM."""
 
 import io
 from types import SimpleNamespace
@@ -27,8 +27,8 @@ def batch(**figures: Any) -> FinishedBatch:
     return FinishedBatch(**{"batch_id": 0, "finished_at": 1.0, **figures})
 
 
-def test_the_time_left_counts_offsets_like_the_lag() -> None:
-    """Compacted topics and topics with transactions have offsets without a record."""
+def test_the_time_left_counts_offsets_as_the_lag_does() -> None:
+    """In compacted topics and topics with transactions, some offsets have no record."""
     compacted = {
         "latestOffset": {"t": {"0": 90_000}},
         "startOffset": {"t": {"0": 0}},
@@ -40,7 +40,7 @@ def test_the_time_left_counts_offsets_like_the_lag() -> None:
     # The first batch of a query has no start offset, so only its number of records is known.
     first = batch_of({**REPORT, "sources": [{**compacted, "startOffset": None}]}, None)
     assert (first.offsets, first.seconds_left) == (None, 120)
-    # A batch of only transaction markers and aborted records makes progress, too.
+    # A batch that has only transaction markers and aborted records makes progress, too.
     assert batch(records=0, seconds=2.0, lag=10, offsets=20).seconds_left == 1
 
 
@@ -117,7 +117,7 @@ def test_the_difference_of_s3_requests_has_only_later_requests() -> None:
     assert S3Requests.parse("") == S3Requests()
 
 
-def test_requests_below_a_location_exclude_a_location_with_a_longer_name() -> None:
+def test_requests_for_one_location_exclude_locations_whose_names_begin_alike() -> None:
     requests = S3Requests.parse("PutObject\tdata\tlake/t\t2\t0\t0\t0\nPutObject\tdata\tlake/t2\t1\t0\t0\t0")
     assert requests.below([location_of("s3a://lake/t/")]).total == 2
     assert requests.below(["lake"]).total == 3
@@ -129,7 +129,7 @@ def test_offsets_of_a_python_source_may_have_any_partition_names() -> None:
 
 
 class Meter:
-    """A stand-in for the JVM's meter: it stores the counts at a batch's start and at its commit."""
+    """A stand-in for the JVM's meter, which stores the counts at the start and at the commit of a batch."""
 
     def __init__(self) -> None:
         self.requests, self.start, self.commits = 0, None, dict[int, str]()
@@ -165,7 +165,7 @@ def test_requests_between_two_queries_belong_to_no_batch(monkeypatch: pytest.Mon
         meter.batch(0, 15)
         meter.batch(1, 16)
         assert [requests.of_batch(number).total for number in (0, 1)] == [15, 16]
-        # The pause and the upkeep send 40 requests; then the next query reads its checkpoint.
+        # Pause and upkeep send 40 requests; then the next query reads the checkpoint.
         meter.requests += 40
         requests.next_query()
         meter.requests += 5
@@ -179,7 +179,7 @@ def test_requests_between_two_queries_belong_to_no_batch(monkeypatch: pytest.Mon
         assert (requests.of_startup().total, requests.total().total) == (7, 142)
 
 
-def test_requests_to_a_new_location_count_from_the_beginning_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_to_a_new_location_are_counted_from_the_start_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     class Both(Meter):
         beside, watched = 100, ""
 
@@ -256,7 +256,7 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_no_form_of_end_offsets_in_a_report_raises_an_error(latest: Any) -> None:
+def test_end_offsets_of_any_form_in_a_report_raise_no_error(latest: Any) -> None:
     assert all(
         isinstance(end, int) for end in ends_of({"sources": [{"latestOffset": latest}]}, "latestOffset").values()
     )

@@ -1,4 +1,4 @@
-"""The decision how a feed starts, by facts about its checkpoint, table and topics."""
+"""``decide`` determines how a feed starts from facts about its checkpoint, table and topics."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -25,7 +25,7 @@ def topic(*offsets: tuple[int, int], topic_id: str = "A") -> TopicDescription:
 
 
 def cut_off(described: TopicDescription, agreed: int) -> TopicDescription:
-    """Return the topic after an unclean leader election: its records are the same up to `agreed`."""
+    """Return the topic after an unclean leader election, which kept only the records up to `agreed`."""
     return replace(described, partitions=tuple(replace(part, agreed=agreed) for part in described.partitions))
 
 
@@ -35,7 +35,7 @@ def position(*ends: int, start: int = 0, topic_id: str = "A") -> Position:
 
 
 def checkpoint(batch: int | None, end: int = 0, *, start: int | None = None, **others: Any) -> CheckpointState:
-    """Return a checkpoint whose last batch is committed unless `start` is given."""
+    """Return a checkpoint; its last batch is planned but not committed if `start` is given."""
     if batch is None:
         return CheckpointState(**others)
     begins = None if start is None else {P0: start}
@@ -99,7 +99,7 @@ def test_a_table_behind_its_checkpoint_is_refused(state: CheckpointState, last: 
     assert "--to table" in refused.value.hint
 
 
-def test_a_move_that_the_checkpoint_does_not_know_resets_the_checkpoint() -> None:
+def test_a_move_that_is_missing_in_the_checkpoint_resets_the_checkpoint() -> None:
     moved = position(3, start=3)
     assert (moved.reset_snapshot_id, replace(moved, is_move=True).reset_snapshot_id) == (None, 7)
     found = decide(facts(checkpoint(1, 9), moved, unknown_move=True))
@@ -121,7 +121,7 @@ def test_without_a_checkpoint_a_feed_resumes_at_the_ledgers_position() -> None:
 def test_a_new_partition_begins_at_its_first_offset() -> None:
     grown = {"t": topic((0, 100), (40, 50))}
     assert starting_offsets({P0: 9}, grown) == {"t": {0: 9, 1: -2}}
-    # The new checkpoint planned its first batch with the new partition, and the batch did not land.
+    # The new checkpoint has planned its first batch, with the new partition, but the batch did not land.
     planned = CheckpointState(batch_id=0, start={P0: 9, P1: 40}, end={P0: 12, P1: 50})
     assert decide(facts(planned, position(9), topics=grown)) == Start()
     later = CheckpointState(batch_id=4, start={P0: 9}, end={P0: 12, P1: 50})
@@ -147,7 +147,7 @@ def test_a_new_partition_begins_at_its_first_offset() -> None:
         (None, "gone", None),
     ],
 )
-def test_lost_records_are_given_up_only_with_accept_loss(
+def test_lost_records_are_skipped_only_with_accept_loss(
     now: TopicDescription | None, kind: str, resume_at: int | None
 ) -> None:
     known = facts(checkpoint(1, 9), position(9), topics={"t": now})
@@ -260,7 +260,7 @@ def test_checkpoint_state_reads_position_and_commits() -> None:
 def test_checkpoint_state_finds_damage(files: Files, damage: str | None) -> None:
     found = checkpoint_state(files).damage
     if damage is None:
-        # The newest entry in commits is newer than all entries in offsets; Spark never leaves such a checkpoint.
+        # commits has a newer entry than offsets; Spark never leaves such a checkpoint.
         assert found is not None
     else:
         assert found is not None
@@ -353,8 +353,8 @@ def test_dead_letters_ahead_of_the_table_are_refused_unless_the_feed_was_moved()
         assert refused.value.where == "lake.n.dead"
     moved = replace(position(5), is_move=True)
     assert decide(facts(checkpoint(1, 9), moved, unknown_move=True, **letters)).reset_checkpoint
-    # The letters of a deleted topic do not belong to the new topic with the same name; the start is refused because of
-    # the lost records.
+    # The letters belong to a deleted topic, not to the new topic of the same name, so the start is refused only because
+    # of the lost records.
     recreated = {"topics": {"t": topic((0, 100), topic_id="B")}}
     with pytest.raises(RecordsLost):
         decide(facts(checkpoint(1, 5), position(5), **letters, **recreated))

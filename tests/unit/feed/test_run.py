@@ -1,4 +1,4 @@
-"""The batches that a run reports, from Spark's listener or from Spark's list of batches if the listener lost one."""
+"""A run reports each batch once: from Spark's listener, or from Spark's list if the listener lost the event."""
 
 import json
 import threading
@@ -27,7 +27,7 @@ class Report(dict[str, Any]):
 
 
 class Query:
-    """A query that has run `batches` batches and ends after `turns` turns of the driver's loop."""
+    """A query that has run `batches` batches and ends after `turns` iterations of the driver's loop."""
 
     isActive = False  # noqa: N815
     status: Mapping[str, Any] = {"isTriggerActive": False}
@@ -50,7 +50,7 @@ class Query:
 
 
 class Observer:
-    """An observer whose listener reports the batches of ``turns``, turn by turn."""
+    """An observer whose listener reports the batches in ``turns``, one item for each iteration of the loop."""
 
     hears = True
 
@@ -80,7 +80,7 @@ def watched(query: Query, observer: Observer, batches: MicroBatches | None = Non
 
 
 @pytest.mark.parametrize("turns", [([0], [1], [2], [3]), ([0, 1, 2, 3],), ([0], [2], [3]), ([3],), ([], [1]), ()])
-def test_each_batch_is_reported_although_the_listener_loses_events(turns: tuple[list[int], ...]) -> None:
+def test_each_batch_is_reported_even_if_the_listener_loses_events(turns: tuple[list[int], ...]) -> None:
     observer = Observer(*turns)
     assert watched(Query(batches=4, turns=6), observer) == [0, 1, 2, 3] == observer.finished
 
@@ -97,7 +97,7 @@ def test_a_stop_waits_for_the_batch_in_progress() -> None:
     assert query.stopped_at == 4
 
 
-def test_a_batch_is_written_until_the_batch_function_ends() -> None:
+def test_a_batch_counts_as_written_when_its_batch_function_has_ended() -> None:
     batches = MicroBatches(threading.Event())
 
     def write(batch: object, batch_id: int) -> BatchResult:
@@ -118,7 +118,7 @@ def test_a_batch_is_written_until_the_batch_function_ends() -> None:
     assert not batches.is_writing
 
 
-def test_no_batch_begins_while_a_request_waits() -> None:
+def test_no_batch_begins_while_a_request_of_an_operator_waits() -> None:
     waits = [False]
     batches = MicroBatches(threading.Event(), interrupts=lambda: waits[0])
     guarded = batches.guarded(lambda batch, batch_id: BatchResult(batch_id, rows=1, replayed=False))
@@ -130,7 +130,7 @@ def test_no_batch_begins_while_a_request_waits() -> None:
 
 
 def test_a_query_is_stopped_only_after_spark_has_logged_its_last_batch() -> None:
-    """Batch 1 is written but not yet in Spark's log; if the query ended now, batch 1 would be repeated."""
+    """Batch 1 is written but not in Spark's log yet; a query that ended now would later repeat it."""
     batches = MicroBatches(threading.Event(), interrupts=lambda: True)
     batches.landed.extend(BatchResult(number, rows=1, replayed=False) for number in range(2))
     query = Query(batches=2, turns=9)
@@ -146,7 +146,7 @@ def test_a_query_is_stopped_only_after_spark_has_logged_its_last_batch() -> None
 
 
 def test_a_failure_during_a_stop_is_raised() -> None:
-    """The failure has ended the query, so ``stop`` raises nothing; after a pause, the query would start again."""
+    """A query that a failure has ended raises nothing in ``stop``; after a pause, the feed would then resume."""
     batches = MicroBatches(threading.Event(), interrupts=lambda: True)
     batches.failure = CheckpointMismatch("another driver has the feed")
     with pytest.raises(CheckpointMismatch, match="another driver"):
@@ -168,7 +168,7 @@ def test_a_run_of_many_batches_keeps_sums_and_the_newest_results() -> None:
     found = batches.written
     assert (found.batches, found.rows) == (most - 6, 2 * (most - 6))
     assert found.counts == Counts(records=3 * (most - 6), dead_letters=most - 6)
-    # The sink already had batch 5, which therefore does not count.
+    # Batch 5 was already in the sink, so it does not count.
     assert found.batch_ids == [range(6, most)]
     assert found.first is not None
     assert found.first.batch_id == 6

@@ -71,7 +71,7 @@ def pipeline(*, trigger: str = "10 seconds", **kafka: Any) -> PipelineConfig:
 
 
 def later(*actions: Any, seconds: float = 0.3) -> threading.Thread:
-    """Call the functions in ``actions`` one after the other in another thread, `seconds` apart."""
+    """In another thread, call the ``actions`` one after the other, `seconds` apart."""
 
     def act() -> None:
         for action in actions:
@@ -147,7 +147,7 @@ def test_a_start_with_resume_ends_the_pause() -> None:
 
 
 @pytest.mark.parametrize("run", [{"once": True}, {"config": pipeline(trigger="available-now")}])
-def test_a_run_that_ends_by_itself_is_refused_while_the_feed_is_paused(run: dict[str, Any]) -> None:
+def test_a_run_with_once_is_refused_while_the_feed_is_paused(run: dict[str, Any]) -> None:
     started = Run(Store(EARLIER), **run)
     with pytest.raises(FeedPaused, match=r"paused by anna since .*: the table is repaired") as refused:
         started.steering.wait_for_start(sink="iceberg a.b.c")
@@ -190,7 +190,7 @@ def test_a_pause_requested_in_the_last_batch_is_stored_even_after_an_error() -> 
         (pipeline(min_records_per_batch=100), False, {"max_records_per_batch": 99}, "which is 100"),
     ],
 )
-def test_a_change_that_does_not_fit_the_feed_is_refused(
+def test_a_change_that_does_not_suit_the_feed_is_refused(
     config: PipelineConfig, once: bool, values: dict[str, Any], words: str
 ) -> None:
     run = Run(config=config, once=once)

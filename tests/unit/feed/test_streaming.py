@@ -1,4 +1,4 @@
-"""After a pause, a feed's query starts again only if a new start of the feed would resume."""
+"""After a pause, a feed's query restarts only if a new start of the feed would resume at the same offsets."""
 
 import threading
 from contextlib import nullcontext
@@ -25,11 +25,11 @@ from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 
 
 class Started(Exception):
-    """Raised in place of a start of the query."""
+    """The error that this test raises instead of starting the query."""
 
 
 class Run(StreamRun):
-    """A run that was paused; `decided` is the decision that a start would make now."""
+    """A run after a pause; `decided` is the decision that a start would make now."""
 
     def __init__(
         self, decided: Any, *, reached: int | None = 50, outcome: str = "resumed", fence: str | None = "1 own"
@@ -86,17 +86,17 @@ def test_a_resume_is_refused_if_a_start_would_be_refused() -> None:
         run_on(Run(decided(leaves_checkpoint=True)))
 
 
-def test_a_paused_driver_that_was_replaced_does_not_touch_the_checkpoint() -> None:
+def test_a_driver_that_was_replaced_during_its_pause_does_not_touch_the_checkpoint() -> None:
     with pytest.raises(DriverReplaced, match="another driver has taken over"):
         run_on(Run(decided(at=70), fence="2 other"))
     with pytest.raises(CheckpointMismatch, match="was rolled back while it was paused"):
         run_on(Run(decided(at=20)))
-    # After a move, the next start resumes at the new offsets, so a cluster may restart the driver.
+    # A start would resume at the moved offsets, so a cluster may restart the driver.
     with pytest.raises(FeedMoved, match="moved to other offsets"):
         run_on(Run(decided(at=20), fence=f"2 {REWIND}other"))
 
 
-def test_a_change_without_a_pause_makes_no_new_decision() -> None:
+def test_a_change_of_settings_without_a_pause_needs_no_new_decision() -> None:
     with pytest.raises(Started):
         run_on(Run(RecordsLost("not asked"), outcome="go"))
 
@@ -119,7 +119,7 @@ class Ends(Run):
         raise self._error
 
 
-def test_a_checkpoint_in_use_by_a_new_driver_is_reported_as_a_replaced_driver() -> None:
+def test_if_a_new_driver_uses_the_checkpoint_the_old_driver_reports_that_it_was_replaced() -> None:
     with pytest.raises(DriverReplaced, match="fence 2 other, this driver's 1 own"):
         run_on(Ends(IN_USE, fence="2 other"))
     with pytest.raises(Unreachable):
@@ -127,12 +127,12 @@ def test_a_checkpoint_in_use_by_a_new_driver_is_reported_as_a_replaced_driver() 
 
 
 @pytest.mark.parametrize("fence", ["1 own", None], ids=["own fence", "table removed"])
-def test_a_driver_disturbed_by_an_older_driver_decides_again_a_few_times(fence: str | None) -> None:
+def test_a_driver_that_an_older_driver_disturbs_decides_again_a_few_times(fence: str | None) -> None:
     run = Ends(IN_USE, fence=fence)
     with pytest.raises(CheckpointInUse):
         run_on(run)
     assert run.applied == ["1 own"] * RIVAL_TRIES
-    # The last error is raised, so only the errors before are notes.
+    # The last error is raised, and the errors before it are notes.
     assert len(run.notes) == RIVAL_TRIES
 
 

@@ -1,4 +1,4 @@
-"""Which commits may follow a commit, in all ledgers."""
+"""In all ledgers, the same commits may follow the last commit."""
 
 import pytest
 
@@ -67,7 +67,7 @@ def test_a_commit_that_does_not_continue_the_last_commit_has_violations(next_com
     assert message in violations(LAST, next_commit)
 
 
-def test_a_batch_with_the_right_offset_and_another_mark_has_a_violation() -> None:
+def test_a_batch_with_the_right_offset_and_another_leader_epoch_has_a_violation() -> None:
     last = OffsetRanges((OffsetRange("s", 0, 0, 10, ("oldest", "4959")),), {"s": "one"})
     right, wrong = (
         Commit("feed", 1, OffsetRanges((OffsetRange("s", 0, 10, 12, (mark, "4970")),), {"s": "one"}))
@@ -77,7 +77,7 @@ def test_a_batch_with_the_right_offset_and_another_mark_has_a_violation() -> Non
     assert violations(last, wrong) == ["s-0 begins after 4960, the table ends at 4959"]
 
 
-def test_a_batch_is_new_or_already_committed_or_refused() -> None:
+def test_a_batch_is_new_already_committed_or_refused() -> None:
     next_batch = commit(("a", 0, 10, 20), ("a", 1, 7, 7))
     last = Position(next_batch.ranges, snapshot_id=3)
     assert check_commit(next_batch, Position(LAST, snapshot_id=2), where="t") is CommitCheck.NEW

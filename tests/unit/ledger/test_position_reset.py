@@ -1,4 +1,4 @@
-"""Moves of a feed's position: as JSON, and in an audit."""
+"""Moves of a feed's position are stored as JSON, and an audit accepts them."""
 
 import json
 
@@ -85,7 +85,7 @@ def test_a_position_is_read_from_the_json_of_the_jvm_module() -> None:
     assert position is not None
     assert position.kept == CommittedOffsets({("t", 0): ((2, 9),), ("t", 1): ()}, {"t": "one"})
     assert Position.from_json("rolled-back") is None
-    # Only "moved" marks a move, because a batch may also have empty ranges.
+    # Only the field "moved" makes a commit a move, because batches may have empty ranges, too.
     empty = {"snapshot-id": 7, "ranges": json.loads(at(5).to_json())}
     found = [Position.from_json(json.dumps({**empty, "moved": moved})) for moved in (False, True)]
     assert [each.reset_snapshot_id for each in found if each] == [None, 7]
@@ -119,7 +119,7 @@ def test_an_audit_accepts_a_recreated_topic_only_after_a_move() -> None:
 
 
 def moved(move: PositionReset, ranges: OffsetRanges) -> list[Finding]:
-    """Return the audit's notes on a move after a batch of four records."""
+    """Audit a batch of four records and a move; return the audit's notes on the move."""
     commits = (batch(0, 0, 4), Commit("f", 0, ranges, snapshot_id=9, move=move))
     return [each for each in findings(Evidence(commits=commits)) if each.kind == move.reason]
 

@@ -32,7 +32,7 @@ def summary(start: int, end: int, **others: str) -> dict[str, Any]:
     return {FEED: "f", BATCH_ID: "0", RANGES: ranges, **others}
 
 
-def test_growth_of_all_commits_is_the_number_of_rows_in_the_table(catalog: Catalog) -> None:
+def test_the_growth_of_all_commits_is_the_number_of_rows_in_the_table(catalog: Catalog) -> None:
     table = catalog.create_table("ns.rows", schema=SCHEMA)
     table.append(rows(0, 20), snapshot_properties=summary(0, 20))
     table.append(rows(20, 30), snapshot_properties=summary(20, 30))
@@ -51,18 +51,18 @@ def test_growth_of_all_commits_is_the_number_of_rows_in_the_table(catalog: Catal
     assert whole
     held = {each.snapshot_id: table.scan(snapshot_id=each.snapshot_id).to_arrow().num_rows for each in line}
     for number in range(len(line)):
-        # Suppose that the snapshots before ``left`` have expired.
+        # Assume that all snapshots before ``left`` have expired.
         left = line[number:]
         grown = sum(each.grown for each in commits_of(left, "f"))
         grown += sum(each.grown for each in backfills_of(left, "f"))
         grown += sum(each.grown for each in replays_of(left, "f"))
         before = rows_before(left)
         assert before == (held[line[number - 1].snapshot_id] if number else 0)
-        # PyIceberg overwrites by two snapshots, both with the properties of the commit.
+        # An overwrite by PyIceberg makes two snapshots, both with the properties of the commit.
         assert before + grown == held[line[-1].snapshot_id] == 4
 
 
-def test_commits_of_other_programs_exclude_the_empty_snapshot_of_a_new_branch() -> None:
+def test_the_empty_snapshot_of_a_new_branch_is_no_commit_of_another_program() -> None:
     """Spark makes an empty snapshot when it creates a branch in an empty table."""
     empty = {"changed-partition-count": "0", "total-records": "0"}
     appended = {"changed-partition-count": "1", "added-records": "3", "total-records": "3"}

@@ -19,7 +19,7 @@ TABLE = "    table: lake.nyc.trips\n"
 AVRO = "  avro:\n    registry: http://127.0.0.1:1\n"
 SINK = f"  iceberg:\n{TABLE}"
 BROKERS = "${KAFKA_BOOTSTRAP_SERVERS}"
-# Mistakes of new users: a part of the file, its replacement, and the page that helps.
+# Each mistake of a new user: a part of the file, its replacement, and the page that helps.
 MISTAKES = [
     ("source:", "sorce:", "pipeline-files"),
     ("topics:", "topic:", "sources"),

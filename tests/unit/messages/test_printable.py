@@ -17,8 +17,8 @@ from lakefeed.monitor.terminal import ProgressView
 from lakefeed_inspect import read_command as read
 from lakefeed_repair import dead_letters_commands as dead_letters
 
-# A text that clears the screen, sets the window's title, deletes a character, starts a C1 sequence, reverses the line's
-# direction, and has a lone surrogate and a line separator.
+# This text clears the screen, sets the window's title, deletes a character, starts a C1 sequence and reverses the
+# line's direction; it has a lone surrogate and a line separator.
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\b\x7f\x9b31m\u202e\ud800\u2028 größe 東京"
 
 
@@ -58,7 +58,7 @@ def test_all_outputs_of_a_record_are_printable() -> None:
         assert each.isprintable(), each
 
 
-def test_a_large_value_is_cut_and_stays_text() -> None:
+def test_a_large_value_is_truncated_and_stays_text() -> None:
     shown = dead_letters._bytes_text(b"x" + "ö".encode() * 500_000)
     assert shown.startswith("xöö")
     assert shown.endswith("… (1,000,001 bytes in all; --value-file writes them)")
@@ -94,7 +94,7 @@ def test_a_notebook_shows_html_in_texts_as_text() -> None:
     assert "1,200 (600/s)" in shown
 
 
-def test_a_count_of_one_has_the_singular() -> None:
+def test_a_count_of_1_has_a_singular_noun() -> None:
     assert [counted(count, "batch", "batches") for count in (0, 1, 2000)] == ["0 batches", "1 batch", "2,000 batches"]
     assert counted(1, "row") == "1 row"
 
@@ -134,7 +134,7 @@ def test_an_error_of_a_cast_shows_types_and_expression_without_the_value(text: s
     assert kind_of_failure(error.where) == SHOWN
 
 
-def test_an_overflow_on_writing_shows_the_column() -> None:
+def test_the_error_of_an_overflow_while_writing_names_the_column() -> None:
     text = (
         '[CAST_OVERFLOW_IN_TABLE_INSERT] Fail to assign a value of "BIGINT" type to the "INT" type column or variable '
         "`amount` due to an overflow. SQLSTATE: 22003"
@@ -175,6 +175,6 @@ def test_an_overflow_on_writing_shows_the_column() -> None:
         ("java.io.IOException: No space left on device", "java.io.IOException: No space left on device"),
     ],
 )
-def test_messages_of_spark_and_java_lose_their_values(text: str, shown: str) -> None:
+def test_values_are_removed_from_messages_of_spark_and_java(text: str, shown: str) -> None:
     assert without_values(text) == shown
     assert translate(RuntimeError(text)).where == shown

@@ -23,7 +23,7 @@ def test_a_secret_is_hidden_in_texts_and_errors(secret: str, text: str, shown: s
     assert shown in str(ConfigError(text, where="here"))
 
 
-def test_secrets_of_a_block_are_forgotten_afterwards() -> None:
+def test_the_secrets_of_a_block_are_forgotten_after_the_block() -> None:
     with forget_afterwards():
         redaction.remember(["wrong"])
         assert redaction.redacted("wrong") == redaction.HIDDEN

@@ -1,4 +1,4 @@
-"""Clients read an endpoint's documents back as the same objects, and reject the answers of other programs."""
+"""Clients parse an endpoint's JSON to equal objects, and reject the answers of other programs."""
 
 import json
 import time
@@ -78,7 +78,7 @@ class Answering(FeedServer):
 
 
 @given(JSON)
-def test_the_answer_of_another_program_is_the_error_unreachable(document: Any) -> None:
+def test_an_answer_of_another_program_raises_the_error_unreachable(document: Any) -> None:
     server = Answering("http://127.0.0.1:1")
     known = full_monitor().snapshot().as_dict()
     for shape in (document, dict.fromkeys(known, document), {**known, "partitions": [document]}):

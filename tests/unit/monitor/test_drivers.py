@@ -1,4 +1,4 @@
-"""Drivers on this machine are found by their files."""
+"""Commands find the drivers on this machine by the files that drivers write."""
 
 import json
 import os
@@ -151,7 +151,7 @@ def test_a_process_of_another_container_or_boot_is_not_the_driver() -> None:
     assert found is not None
     running = found.model_copy(update={"ended": None})
     assert (running.is_here, running.is_running) == (True, True)
-    # Another container may share the home folder and the host name, but its process ids mean other processes here.
+    # Another container may share home folder and host name, but its process ids name other processes here.
     assert not running.model_copy(update={"pid_namespace": "pid:[1]"}).is_here
     rebooted = running.model_copy(update={"boot": "another", "pid_namespace": "pid:[1]"})
     assert (rebooted.is_here, rebooted.is_running) == (True, False)

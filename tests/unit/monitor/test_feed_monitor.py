@@ -31,7 +31,7 @@ def finished(number: int, clock: Clock, **figures: object) -> FinishedBatch:
     return FinishedBatch(**{**known, **figures})
 
 
-def test_lag_is_split_into_unread_and_uncommitted_offsets() -> None:
+def test_the_lag_is_divided_into_unread_and_uncommitted_offsets() -> None:
     clock = Clock()
     monitor = monitor_at(clock)
     monitor.begin(sink="iceberg lake.a.b", fence="3 abc", position=[OffsetRange("t", 0, 50, 100)])
@@ -77,7 +77,7 @@ def test_a_finished_batch_has_the_age_of_the_oldest_unread_record() -> None:
     assert monitor.batches() == (done,)
 
 
-def test_phases_are_measured_within_a_batch_only() -> None:
+def test_phases_are_measured_only_within_a_batch() -> None:
     monitor = monitor_at(Clock())
     with timed("write"):
         pass
@@ -91,7 +91,7 @@ def test_phases_are_measured_within_a_batch_only() -> None:
     assert list(stopwatch.seconds) == ["write sink", "write"]
 
 
-def test_spark_is_asked_for_tasks_only_in_long_batches_and_at_most_once_a_second() -> None:
+def test_sparks_tasks_are_requested_only_in_long_batches_and_at_most_once_a_second() -> None:
     clock, asked = Clock(), []
     monitor = monitor_at(clock)
 
@@ -126,7 +126,7 @@ def test_the_second_job_of_a_batch_does_not_reset_the_number_of_records() -> Non
         assert (monitor.snapshot().running or RunningBatch(batch_id=0, began_at=0)).records == 500
 
 
-def test_the_server_that_tasks_wait_for_is_shown_until_it_answers_or_the_batch_ends() -> None:
+def test_a_server_that_tasks_wait_for_is_shown_until_it_answers_or_the_batch_ends() -> None:
     clock = Clock()
     monitor = monitor_at(clock)
     waits: list[str | None] = [None, "http://r: HTTP status 503", None, "http://r: HTTP status 503"]
@@ -158,7 +158,7 @@ def test_a_round_of_many_tables_shows_tasks_and_the_server_that_they_wait_for() 
     assert (shown.state, shown.waits_for, shown.running, shown.last_commit_at) == ("waiting", None, None, None)
 
 
-def test_the_state_is_retrying_while_a_batch_is_tried_again() -> None:
+def test_the_state_is_retrying_while_a_batch_is_retried() -> None:
     monitor = monitor_at(Clock())
     monitor.waits_for(Unreachable("the catalog does not answer"))
     with monitor.batch(1):
@@ -166,11 +166,11 @@ def test_the_state_is_retrying_while_a_batch_is_tried_again() -> None:
     assert (monitor.snapshot().state, monitor.snapshot().waits_for) == ("waiting", None)
 
 
-def test_a_driver_hangs_if_its_loop_has_not_turned_for_a_minute() -> None:
+def test_a_driver_counts_as_hanging_if_its_loop_has_not_run_for_a_minute() -> None:
     clock = Clock()
     monitor = monitor_at(clock)
     clock.now += 10 * HANGS_AFTER_SECONDS
-    assert not monitor.snapshot().hangs  # The loop of a starting driver has not turned yet.
+    assert not monitor.snapshot().hangs  # The loop of a starting driver has not run yet.
     monitor.tick()
     clock.now += HANGS_AFTER_SECONDS - 1
     assert not monitor.snapshot().hangs
@@ -215,7 +215,7 @@ def test_the_state_is_stopping_while_the_last_batch_ends() -> None:
     assert monitor.snapshot().state == "stopping"
 
 
-def test_the_keys_of_the_json_document_do_not_change() -> None:
+def test_the_json_document_has_fixed_keys() -> None:
     clock = Clock()
     monitor = monitor_at(clock)
     monitor.begin(sink="iceberg a.b.c", fence="1 x", position=[OffsetRange("t", 0, 0, 5)])

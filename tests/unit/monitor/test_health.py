@@ -1,4 +1,4 @@
-"""A feed with lag and without commits has stalled."""
+"""A feed has stalled if it has lag and makes no commits."""
 
 import pytest
 
@@ -46,7 +46,7 @@ def test_a_new_record_after_an_idle_night_does_not_stall_the_feed() -> None:
     assert not is_stalled(monitor, clock)
 
 
-def test_the_waiting_time_of_older_records_counts_from_the_start_of_the_driver() -> None:
+def test_records_older_than_the_driver_wait_since_the_start_of_the_driver() -> None:
     clock = Clock()
     monitor = feed(clock)
     monitor.reached([OffsetRange("t", 0, 0, 50)])

@@ -1,4 +1,4 @@
-"""The history stores the figures of a day's batches, and sums them into points."""
+"""The history stores the figures of a day's batches, and sums them to the points of a chart."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,7 +26,7 @@ def batch(number: int, *, at: float, records: int = 1000, lag: int | None = 0) -
     )
 
 
-def test_a_copy_of_the_history_has_only_blocks_with_rows_since_a_time() -> None:
+def test_a_copy_of_the_history_has_only_blocks_with_rows_after_a_time() -> None:
     history = BatchHistory()
     for number in range(5000):
         history.add(batch(number, at=1000.0 + number))
@@ -48,7 +48,7 @@ def test_batches_of_the_same_second_are_added_up() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0.05, 30), st.integers(0, 10**9)), max_size=300), st.integers(1, 50))
-def test_points_of_the_history_include_all_records_and_are_at_most_as_many_as_requested(
+def test_the_points_include_all_records_and_do_not_exceed_the_requested_number(
     steps: list[tuple[float, int]], most: int
 ) -> None:
     history, at = BatchHistory(), 1000.0
@@ -62,7 +62,7 @@ def test_points_of_the_history_include_all_records_and_are_at_most_as_many_as_re
     assert [point.at for point in points] == sorted(point.at for point in points)
 
 
-def test_unknown_figures_of_a_batch_are_none_in_the_point_of_the_batch() -> None:
+def test_a_figure_that_a_batch_does_not_know_is_none_in_its_point() -> None:
     history = BatchHistory()
     history.add(FinishedBatch(batch_id=0, finished_at=1.0, seconds=1.0, records=5))
     [point] = points_of(history.blocks())

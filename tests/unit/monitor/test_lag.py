@@ -17,7 +17,8 @@ OFFSETS = st.integers(0, 2**40) | st.none()
     ("known", "lags"),
     [
         ({"read": 80, "committed": 70}, (20, 10, 30)),
-        ({"committed": 70}, (30, None, 30)),  # A consumer group has committed offsets, but no read ones.
+        # A consumer group has committed offsets, but its read offsets are unknown.
+        ({"committed": 70}, (30, None, 30)),
         ({}, (None, None, None)),
     ],
 )
@@ -59,11 +60,12 @@ def test_the_age_of_the_lag_is_unknown_if_the_age_of_a_partition_with_lag_is_unk
     assert progress.model_copy(update={"partitions": (young, idle)}).lag_seconds == 2.0
 
 
-def test_the_age_of_a_record_counts_from_the_first_observation_that_includes_the_record() -> None:
+def test_the_age_of_a_record_counts_from_the_first_observation_after_its_arrival() -> None:
     ends = EndTimes()
     ends.observe(100, at=1000.0)
     ends.observe(200, at=1010.0)
-    assert ends.age(99, now=1020.0) is None  # The first observation includes record 99, which may have any age.
+    # The first observation already includes record 99, whose age is therefore unknown.
+    assert ends.age(99, now=1020.0) is None
     assert ends.age(199, now=1020.0) == 10.0
     assert ends.age(149, now=1020.0) == 10.0  # Record 149 may have come just before the second observation.
     assert ends.age(200, now=1020.0) == 0.0  # There is no record 200 yet.
@@ -89,7 +91,7 @@ def test_the_age_of_the_lag_after_idle_minutes_counts_from_the_planning_of_the_b
         clock[0] += 3.0
         assert monitor.snapshot().lag_seconds == 3.0
         clock[0] += 2.0
-    # When the batch was planned, the topic had 1,000 new records; the batch read 100 of these.
+    # When the batch was planned, the topic had 1,000 new records, of which the batch read 100.
     monitor.finish(batch(3, at=clock[0], seconds=5.5), ends={("t", 0): 1200})
     assert monitor.snapshot().lag_seconds == 5.5
 
@@ -105,10 +107,10 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_the_age_of_the_lag_is_never_too_high_and_at_most_one_observation_too_low(
+def test_the_lags_age_is_never_too_high_and_at_most_one_observation_too_low(
     steps: list[tuple[str, int, float]],
 ) -> None:
-    """Produce, idle and consume at random."""
+    """Records are produced and consumed at random, with idle times."""
     clock, came = [1_000_000.0], list[float]()
     monitor = FeedMonitor("f", clock=lambda: clock[0])
     key, committed, looks = ("t", 0), 0, [clock[0]]
@@ -125,7 +127,7 @@ def test_the_age_of_the_lag_is_never_too_high_and_at_most_one_observation_too_lo
         assert part.seconds <= true + 1e-6
         assert monitor.snapshot().lag_seconds == part.seconds
         if part.lag:
-            # The first look after the arrival of the record has seen the record.
+            # The first observation after the arrival of the record includes it.
             found = next(at for at in looks if at >= came[first])
             assert part.seconds >= clock[0] - found - 1e-6
 
@@ -160,7 +162,7 @@ def batch(number: int, *, at: float, seconds: float, plan: float = 0.0) -> Finis
     return FinishedBatch(batch_id=number, finished_at=at, seconds=seconds, records=1, phases={"plan": plan})
 
 
-def test_a_lower_end_offset_drops_the_observations_of_the_deleted_topic() -> None:
+def test_a_lower_end_offset_discards_the_observations_of_a_deleted_topic() -> None:
     ends = EndTimes()
     ends.observe(1000, at=1.0)
     ends.observe(10, at=2.0)

@@ -1,4 +1,4 @@
-"""Lines about batches, heartbeats and drawings."""
+"""Lines of text about batches and heartbeats, and sparklines."""
 
 import pytest
 from hypothesis import given
@@ -51,7 +51,7 @@ def test_a_heartbeat_shows_whether_a_feed_starts_waits_idles_or_runs_a_batch() -
         assert heartbeat_line(monitor.snapshot()) == "batch 4 has run for 1 min 05 s"
 
 
-def test_a_heartbeat_reports_a_hanging_loop() -> None:
+def test_a_heartbeat_reports_that_the_drivers_loop_hangs() -> None:
     now = [1000.0]
     monitor = FeedMonitor("taxi", clock=lambda: now[0])
     monitor.begin(sink="", fence=None)

@@ -79,7 +79,7 @@ def test_heartbeats_are_printed_by_a_separate_thread() -> None:
     assert "taxi: starting for 0 s" in lines_of(out)
 
 
-def test_a_closed_pipe_ends_the_heartbeat_and_does_not_redirect_stdout(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closed_pipe_ends_the_heartbeats_and_does_not_redirect_stdout(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = os.pipe()
     os.close(ours)
     replaced: list[tuple[int, int]] = []
@@ -253,7 +253,7 @@ def test_hostile_text_and_secrets_reach_neither_terminal_nor_log(log_format: str
     assert len(text) < 100_000
 
 
-def test_a_narrow_terminal_cuts_the_lines_of_the_panel() -> None:
+def test_a_narrow_terminal_truncates_the_lines_of_the_panel() -> None:
     out = io.StringIO()
     console = Console(file=out, width=20, force_terminal=True, highlight=False)
     monitor = FeedMonitor("a-feed-with-a-long-name")

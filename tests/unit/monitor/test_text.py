@@ -12,7 +12,9 @@ from lakefeed.messages.text import json_line
 
 
 @pytest.mark.parametrize("secret", ["20240101", "partition", "null", '":"', "false"])
-def test_hiding_a_secret_that_looks_like_json_leaves_valid_json(secret: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_stays_valid_when_a_secret_that_looks_like_json_is_hidden(
+    secret: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(redaction, "_known", {secret})
     document = {"end": 1202401013, "partition": 0, "20240101": [1, 2], "running": None, "hangs": False}
     assert json.loads(json_line(document)) == document
@@ -29,7 +31,7 @@ def test_secrets_are_hidden_in_values_keys_and_other_objects(monkeypatch: pytest
 
 
 @given(st.dictionaries(st.text(), st.text() | st.integers() | st.none()))
-def test_any_document_becomes_one_line_that_can_be_parsed(document: dict[str, str | int | None]) -> None:
+def test_any_document_becomes_one_line_of_valid_json(document: dict[str, str | int | None]) -> None:
     line = json_line(document)
     assert line.isprintable()
     assert json.loads(line) == document

@@ -64,7 +64,7 @@ def test_from_json_refuses_a_text_without_ranges(text: str) -> None:
         OffsetRanges.from_json(text)
 
 
-def test_spark_offsets_reads_sparks_offset_json() -> None:
+def test_spark_offsets_parses_sparks_json_of_offsets() -> None:
     assert spark_offsets('{"a":{"0":3,"12":4}}') == {("a", 0): 3, ("a", 12): 4}
 
 

@@ -1,4 +1,4 @@
-"""Compare the set operations on offset ranges with the operations of Python's sets."""
+"""The set operations on offset ranges give the results of Python's sets of offsets."""
 
 from collections.abc import Iterable
 from itertools import product
@@ -33,7 +33,7 @@ def is_union(found: list[OffsetRange]) -> bool:
 
 
 @given(ranges)
-def test_union_has_the_same_offsets_in_the_fewest_ranges(some: list[OffsetRange]) -> None:
+def test_a_union_has_the_same_offsets_in_the_fewest_ranges(some: list[OffsetRange]) -> None:
     joined = union(some)
     assert offsets(joined) == offsets(some)
     assert sum(each.records for each in joined) == len(offsets(some))
@@ -41,7 +41,7 @@ def test_union_has_the_same_offsets_in_the_fewest_ranges(some: list[OffsetRange]
 
 
 @given(ranges, ranges)
-def test_difference_and_intersection_give_the_results_of_pythons_sets(
+def test_difference_and_intersection_equal_those_of_pythons_sets(
     some: list[OffsetRange], others: list[OffsetRange]
 ) -> None:
     left, both = difference(some, others), intersection(some, others)
@@ -67,7 +67,7 @@ def test_a_set_of_offsets_has_exactly_the_offsets_of_the_ranges(some: list[Offse
 
 
 @given(ranges)
-def test_layers_have_every_range_once_and_at_most_one_range_per_partition(some: list[OffsetRange]) -> None:
+def test_layers_have_every_range_once_and_at_most_one_range_of_each_partition(some: list[OffsetRange]) -> None:
     found = layers(some)
     assert sorted(each for layer in found for each in layer) == sorted(each for each in some if each.records)
     for layer in found:

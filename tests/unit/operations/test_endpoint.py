@@ -102,7 +102,7 @@ def test_silent_connections_cannot_block_a_request(monkeypatch: pytest.MonkeyPat
             connection.settimeout(5)
             with contextlib.suppress(ConnectionResetError):
                 assert connection.recv(10) == b""
-        # The server closes one silent connection to accept a request, for example of a liveness probe.
+        # The server closes a silent connection to accept a request, such as that of a liveness probe.
         assert query(endpoint)["feed"] == "hidden-name"
         silent[-1].settimeout(0.1)
         with pytest.raises(TimeoutError):
@@ -150,7 +150,7 @@ SMUGGLED = b"GET /api/feeds HTTP/1.1\r\nHost: localhost\r\n\r\n"
         b"Content-Length: 4\r\nHost: other",
     ],
 )
-def test_a_connection_ends_after_a_request_of_ambiguous_length(endpoint: Served, head: bytes) -> None:
+def test_a_request_of_ambiguous_length_ends_the_connection(endpoint: Served, head: bytes) -> None:
     with socket.create_connection(address(endpoint), timeout=10) as connection:
         connection.sendall(b"POST /progress HTTP/1.1\r\nHost: localhost\r\n" + head + b"\r\n\r\n" + SMUGGLED)
         connection.shutdown(socket.SHUT_WR)
@@ -163,14 +163,14 @@ def test_a_connection_ends_after_a_request_of_ambiguous_length(endpoint: Served,
     "target", ["//api/feeds", "/api//feeds", "http://evil.example/api/feeds", "/%61pi/feeds", "/api/feeds/", "/login/"]
 )
 @pytest.mark.parametrize("upgrade", ["", "Connection: Upgrade\r\nUpgrade: websocket\r\n"])
-def test_an_unusual_path_requires_the_token_too(endpoint: Served, target: str, upgrade: str) -> None:
+def test_an_unusual_path_also_requires_the_token(endpoint: Served, target: str, upgrade: str) -> None:
     with socket.create_connection(address(endpoint), timeout=10) as connection:
         connection.sendall(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n{upgrade}\r\n".encode())
         connection.shutdown(socket.SHUT_WR)
         assert connection.recv(65536).startswith(b"HTTP/1.0 401 ")
 
 
-def test_the_endpoint_survives_bytes_that_are_no_request(endpoint: Served) -> None:
+def test_the_endpoint_survives_bytes_that_are_not_http(endpoint: Served) -> None:
     with socket.create_connection(address(endpoint)) as connection:
         connection.sendall(b"\x16\x03\x01\x00\xff\x00" * 50 + b"\r\n\r\n")
         connection.settimeout(6)
@@ -187,7 +187,7 @@ def test_the_token_is_hidden_in_repr_and_messages(endpoint: Served) -> None:
     assert str(endpoint.token) not in redacted(f"token={endpoint.token}")
 
 
-def test_a_taken_port_is_an_error(monitor: FeedMonitor, endpoint: Served) -> None:
+def test_a_port_in_use_is_an_error(monitor: FeedMonitor, endpoint: Served) -> None:
     with pytest.raises(PortTaken), serve(OwnFeed(monitor), port=address(endpoint)[1]):
         pass
 

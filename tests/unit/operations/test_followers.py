@@ -100,7 +100,7 @@ def test_a_follower_sees_its_block_and_the_end_of_the_run(put: Any) -> None:
 
 @pytest.mark.waits
 def test_followers_end_at_the_same_time(put: Any) -> None:
-    """The two followers wait for each other at their ends, so ending them one after the other would take forever."""
+    """Each of the two followers ends only while the other ends, so they cannot end one after the other."""
     module = put("one = stranger_pager:wait\ntwo = stranger_pager:wait")
     with following(run_of(FeedMonitor("taxi"))):
         pass
@@ -133,7 +133,7 @@ def test_the_start_fails_if_the_follower_of_a_block_in_the_file_cannot_be_loaded
     assert module.SEEN == [(7, False, "failed")]
 
 
-def test_the_other_followers_report_that_a_follower_refuses_the_start(put: Any) -> None:
+def test_if_one_follower_refuses_the_start_the_other_followers_report_it(put: Any) -> None:
     module = put("a = stranger_pager:call\nb = stranger_pager:refuse\nc = stranger_pager:call")
     with pytest.raises(LakefeedError, match="no pager has this number"), following(run_of(FeedMonitor("taxi"))):
         pass
@@ -147,7 +147,7 @@ def test_a_follower_that_fails_at_its_end_does_not_fail_the_run(put: Any, caplog
     assert [record.getMessage() for record in caplog.records] == ["a follower of the run has failed at its end"]
 
 
-def test_followers_report_a_spark_session_that_cannot_start(put: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_followers_report_that_the_spark_session_cannot_start(put: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(pipeline: Pipeline) -> None:
         raise Unreachable("the broker does not answer", hint="start it")
 

@@ -32,7 +32,7 @@ def topic(*bounds: tuple[int, int]) -> dict[str, TopicDescription | None]:
 
 
 class Times:
-    """Returns each record's offset as its time in seconds; stores the offsets with which it was called."""
+    """Returns the offset of a record as its time in seconds, and stores the requested offsets."""
 
     def __init__(self) -> None:
         self.asked: dict[Partition, int] = {}
@@ -42,7 +42,7 @@ class Times:
         return {key: float(offset) for key, offset in offsets.items()}
 
 
-def test_record_times_are_read_only_for_partitions_that_are_behind() -> None:
+def test_record_times_are_read_only_in_partitions_with_lag() -> None:
     times = Times()
     position = {("t", 0): 100, ("t", 1): 40}
     lags = lag_of(position, topic((0, 100), (0, 50)), start=EARLIEST, source=SOURCE, times=times, now=100.0)
@@ -71,7 +71,7 @@ def test_record_times_are_read_only_for_partitions_that_are_behind() -> None:
         ),
     ],
 )
-def test_the_lag_counts_from_the_position_or_from_the_feeds_start(
+def test_the_lag_counts_from_the_feeds_position_or_else_from_its_start(
     position: dict[Partition, int],
     bounds: list[tuple[int, int]],
     start: StartingOffsets | None,
@@ -114,7 +114,7 @@ def test_a_lag_without_partitions_is_unknown() -> None:
 
 
 def test_the_position_is_read_before_the_end_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The position and the topic's end advance at every call, so that the wrong order would make the lag negative."""
+    """Position and end offset advance at every call, so that the wrong order would give a negative lag."""
     clock = count(10)
     monkeypatch.setattr(
         live_status, "_ledger", lambda *_: (LedgerFacts(known=FeedOffsets(offsets={KEY: next(clock)})), ())

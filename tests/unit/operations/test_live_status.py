@@ -36,7 +36,7 @@ def ledger(*ages: float, fence: str = "1 a", records: int = 100) -> LedgerFacts:
 
 
 def by_checkpoint(age: float) -> LedgerFacts:
-    """Return the facts of a feed without a log of commits; its checkpoint's last batch is `age` seconds old."""
+    """Return the facts of a feed whose ledger has no commits; the last batch of its checkpoint is `age` seconds old."""
     return LedgerFacts(known=FeedOffsets(offsets={}, batch_id=7, committed_at=NOW - age))
 
 
@@ -95,12 +95,12 @@ ANSWER = FeedMonitor("taxi").snapshot().model_copy(update={"state": "waiting", "
         ({"fence": None}, "running"),
     ],
 )
-def test_the_answer_of_a_driver_decides_the_state(answer: dict[str, Any], expected: RunState) -> None:
+def test_a_drivers_answer_decides_the_state(answer: dict[str, Any], expected: RunState) -> None:
     progress = ANSWER.model_copy(update=answer)
     assert state_of(ledger(9000), process=driver(), progress=progress, lag=5) == expected
 
 
-def test_a_driver_on_this_machine_hangs_or_was_killed_if_it_does_not_answer() -> None:
+def test_a_driver_on_this_machine_that_does_not_answer_hangs_or_was_killed() -> None:
     assert state_of(ledger(10), process=driver()) == "hangs"
     assert state_of(ledger(500), process=driver(alive=False)) == "killed"
 
@@ -111,18 +111,18 @@ def test_a_driver_process_without_an_endpoint_probably_runs() -> None:
 
 @pytest.mark.parametrize("alive", [True, False])
 @pytest.mark.parametrize("end", ["ended", "failed"])
-def test_a_run_has_ended_or_failed_although_its_last_commit_is_recent(
+def test_a_run_that_ended_or_failed_is_not_running_although_its_last_commit_is_recent(
     end: Literal["ended", "failed"], alive: bool
 ) -> None:
     assert state_of(ledger(55), process=driver(ended=end, alive=alive)) == end
-    # A rewind takes its own fence, and a run with --batch none: neither means that a new driver runs.
+    # A rewind takes a fence, and a run with --batch takes none, so the fence does not show whether a new driver runs.
     assert state_of(ledger(55, fence="2 rewind"), process=driver(ended=end, alive=alive)) == end
     assert state_of(ledger(55), process=driver(ended=end, alive=alive, fence=None, begun=False)) == end
     assert state_of(ledger(5, fence="2 b"), process=driver(ended=end, alive=alive)) == "probably running"
     assert state_of(ledger(5), process=driver(ended=end, alive=alive, fence=None)) == "probably running"
 
 
-def test_the_ledger_shows_how_the_changes_were_landed() -> None:
+def test_the_ledger_shows_how_the_rows_were_landed() -> None:
     assert ledger(1, 2).upserts is None
     indexed = [replace(commit, upserts=Upserts()) for commit in ledger(1, 2).commits]
     merged = replace(indexed[1], merged_because="the batch reads records again")
@@ -144,7 +144,7 @@ def test_control_characters_in_a_fence_are_escaped() -> None:
 
 
 @pytest.mark.parametrize("error", [Unreachable("no catalog answers"), MissingExtra("no psycopg")])
-def test_a_drivers_answer_is_shown_although_other_servers_are_unreachable(
+def test_a_drivers_answer_is_shown_even_if_other_servers_are_unreachable(
     monkeypatch: pytest.MonkeyPatch, error: LakefeedError
 ) -> None:
     def fails(*given: object, **options: object) -> Any:
@@ -166,7 +166,7 @@ def test_a_drivers_answer_is_shown_although_other_servers_are_unreachable(
     assert found.last_batch == 1
 
 
-def test_the_rate_comes_from_the_driver_if_the_ledger_has_one_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_one_commit_in_the_ledger_the_rate_is_that_of_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     def rate_of(facts: LedgerFacts, progress: FeedProgress | None) -> float | None:
         monkeypatch.setattr(room, "_ledger", lambda *given: (facts, ()))
         monkeypatch.setattr(room, "_ask", lambda driver: (progress, None))
@@ -188,11 +188,12 @@ def test_feeds_with_different_brokers_have_different_identities() -> None:
     assert identity_of(first) != identity_of(second)
 
 
-def test_newer_commits_of_another_driver_decide_over_a_killed_driver_on_this_machine() -> None:
-    assert state_of(ledger(5), process=driver(alive=False)) == "killed"  # The killed driver committed just before.
+def test_newer_commits_of_another_driver_count_more_than_a_driver_killed_on_this_machine() -> None:
+    # The killed driver made a commit just before its end.
+    assert state_of(ledger(5), process=driver(alive=False)) == "killed"
     assert state_of(ledger(5), process=driver(alive=False, fence=None)) == "killed"
     assert state_of(ledger(5, fence="2 b"), process=driver(alive=False)) == "probably running"
-    # The other driver idles or has stopped; the driver that was killed here does not decide.
+    # The other driver idles or has stopped; the driver that was killed here does not count.
     assert state_of(ledger(4000, fence="2 b"), process=driver(alive=False)) == "unknown"
     assert state_of(ledger(4000, fence="2 b"), process=driver(alive=False), lag=5) == "probably stopped"
     early = driver(alive=False, fence=None, begun=False)
@@ -217,7 +218,7 @@ def test_commits_and_lag_decide_the_state_without_a_driver(
     ages: tuple[float, ...], lag: int | None, expected: RunState
 ) -> None:
     assert state_of(ledger(*ages), lag=lag) == expected
-    # Two machines may share a home folder: a file of a driver on the other machine says nothing about processes here.
+    # Machines may share a home folder; the file of a driver on another machine says nothing about processes here.
     assert state_of(ledger(*ages), process=driver(alive=False, host="there"), lag=lag) == expected
 
 
@@ -229,9 +230,9 @@ def test_the_rate_counts_only_commits_of_the_newest_driver() -> None:
     assert mixed.rate == 10.0
 
 
-def test_a_commit_after_a_driver_without_a_fence_died_comes_from_another_driver() -> None:
+def test_a_commit_after_the_death_of_a_driver_without_a_fence_comes_from_another_driver() -> None:
     gone = driver(alive=False, fence=None).model_copy(update={"alive_at": NOW - 60})
-    # The killed driver's last commit may be later than its file says, by at most the file's update interval.
+    # The killed driver may have committed after the last update of its file, within one update interval.
     assert state_of(ledger(80), process=gone) == "killed"
     assert state_of(ledger(55), process=gone) == "killed"
     assert state_of(ledger(20), process=gone) == "probably running"
@@ -244,7 +245,7 @@ def test_the_checkpoint_decides_the_state_if_the_sink_stores_no_commits() -> Non
     assert state_of(by_checkpoint(2000), lag=5) == "probably stopped"
 
 
-def test_the_state_of_a_failed_table_is_failed_although_the_driver_runs_other_tables() -> None:
+def test_a_failed_table_is_shown_as_failed_although_the_driver_runs_other_tables() -> None:
     answer = ANSWER.model_copy(update={"fence": None, "failed_tables": {"orders": "the table\x1b[2J is gone"}})
 
     def seen(topic: str) -> tuple[RunState, str]:

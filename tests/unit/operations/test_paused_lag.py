@@ -12,7 +12,7 @@ from tests.support.clock import until
 from tests.support.pipeline_text import feed_config
 
 
-def test_the_broker_is_asked_for_end_offsets_only_while_the_feed_is_paused() -> None:
+def test_end_offsets_are_requested_only_while_the_feed_is_paused() -> None:
     monitor, asked, answers = FeedMonitor("taxi"), threading.Event(), [10, 25]
 
     def ends() -> Mapping[Partition, int]:
@@ -30,7 +30,7 @@ def test_the_broker_is_asked_for_end_offsets_only_while_the_feed_is_paused() -> 
         request = monitor.control.take()
         assert request is not None
         monitor.control.paused(request.pause)
-        # The feed looks three times: the broker answers, fails, and answers again.
+        # Of three requests, the broker answers the first and the last, and fails the second.
         until(lambda: monitor.snapshot().lag == 15)
 
 

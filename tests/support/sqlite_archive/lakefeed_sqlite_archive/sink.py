@@ -33,7 +33,7 @@ class SqliteArchive:
             if rows is not None:
                 documents = ((document,) for document in rows.toJSON().toLocalIterator())
                 database.executemany(f"INSERT INTO {self._table} VALUES (?)", documents)
-            # This insert fails and undoes the rows if the feed has an entry with this number.
+            # If the feed has an entry with this number, this insert fails, and the transaction rolls the rows back.
             database.execute("INSERT INTO lakefeed VALUES (?, ?, ?)", (batch.feed, batch.number, batch.entry))
 
     def entries(self) -> list[str]:

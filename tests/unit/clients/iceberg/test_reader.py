@@ -30,7 +30,7 @@ def moved(tmp_path: Path) -> Connections:
 def test_open_table_explains_a_missing_metadata_file(moved: Connections) -> None:
     with pytest.raises(WorldError, match="the table's metadata file, which the catalog names") as raised:
         open_table("lake.web.hits", connections=moved)
-    # The error is not a ResourceMissing, because callers handle that error by creating the table.
+    # The error is not ResourceMissing, after which callers would create the table.
     assert not isinstance(raised.value, ResourceMissing)
     assert "lake.web.hits" in (raised.value.where or "")
     assert "absolute paths" in (raised.value.hint or "")

@@ -1,4 +1,4 @@
-"""Writers and maintenance take turns at a table; a waiting writer goes before maintenance."""
+"""Writers and maintenance of a table exclude each other; a waiting writer comes before maintenance."""
 
 import threading
 from contextlib import AbstractContextManager
@@ -10,12 +10,12 @@ from lakefeed.clients.iceberg.write_lock import TRIES, Turns, run_in_turn, turns
 CONFLICT = "ValidationException: Found conflicting files that can contain records matching true"
 
 
-def test_all_callers_get_the_same_turns_for_a_table() -> None:
+def test_all_callers_get_the_same_lock_for_a_table() -> None:
     assert turns_at("lake.a.b") is turns_at("lake.a.b")
     assert turns_at("lake.a.b") is not turns_at("lake.a.c")
 
 
-def test_a_waiting_writer_goes_before_waiting_maintenance() -> None:
+def test_a_waiting_writer_comes_before_waiting_maintenance() -> None:
     turns = Turns()
     order: list[str] = []
     first_piece_may_end, writer_may_end = threading.Event(), threading.Event()
@@ -63,7 +63,7 @@ def test_two_writers_do_not_wait_for_each_other() -> None:
 
 
 def outcome(*failures: str) -> tuple[str, int]:
-    """Return the result of a statement that first fails with `failures`, and the number of requested pauses."""
+    """Run a statement that first fails with `failures`; return its result, and the number of pauses requested."""
     left, pauses = list(failures), list[None]()
 
     def statement() -> str:
@@ -75,11 +75,11 @@ def outcome(*failures: str) -> tuple[str, int]:
 
 
 @pytest.mark.parametrize("conflicts", [0, 1, TRIES - 1])
-def test_a_statement_is_repeated_after_a_conflict(conflicts: int) -> None:
+def test_a_statement_is_retried_after_a_conflict(conflicts: int) -> None:
     assert outcome(*[CONFLICT] * conflicts) == ("done", conflicts)
 
 
-def test_an_error_is_raised_after_the_last_conflict_or_if_it_is_no_conflict() -> None:
+def test_the_error_is_raised_after_the_last_conflict_or_if_it_is_not_a_conflict() -> None:
     with pytest.raises(RuntimeError, match="Found conflicting files"):
         outcome(*[CONFLICT] * TRIES)
     with pytest.raises(RuntimeError, match="lakefeed refuses the commit"):

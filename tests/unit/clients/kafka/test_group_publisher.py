@@ -1,4 +1,4 @@
-"""Publish positions to a monitoring group whose broker refuses the positions for a while, or does not answer."""
+"""Publish offsets to a monitoring group while its broker refuses them, or does not answer."""
 
 import threading
 import time
@@ -34,7 +34,7 @@ def span(end: int, partition: int = 0) -> OffsetRange:
     return OffsetRange("t", partition, 0, end)
 
 
-def test_a_refused_position_is_sent_again_without_a_further_batch() -> None:
+def test_a_refused_position_is_sent_again_even_without_another_batch() -> None:
     group = Group(refusals=3)
     publisher = GroupPublisher(group, retry_seconds=0.01)
     assert publisher.publish([span(5), span(7, 1)]) is None
@@ -75,7 +75,7 @@ def test_close_waits_a_limited_time_for_the_last_position() -> None:
     assert time.monotonic() - began < 5
 
 
-def test_close_without_time_sends_no_position() -> None:
+def test_close_without_remaining_time_sends_no_position() -> None:
     group = Group(refusals=10**6)
     publisher = GroupPublisher(group, retry_seconds=0.05)
     publisher.publish([span(9)])
@@ -86,7 +86,7 @@ def test_close_without_time_sends_no_position() -> None:
     assert group.calls == calls <= 2
 
 
-def test_a_lasting_failure_is_reported_once() -> None:
+def test_a_failure_that_persists_is_reported_once() -> None:
     publisher = GroupPublisher(Group(refusals=10**6), retry_seconds=0.01, patience=0.05)
     assert publisher.publish([span(1)]) is None
     time.sleep(0.5)

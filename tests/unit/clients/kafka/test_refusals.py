@@ -1,4 +1,4 @@
-"""The errors for a certificate or a login that client or broker refuses."""
+"""The errors after the client or the broker has refused a certificate or a login."""
 
 import contextlib
 import socket
@@ -47,7 +47,7 @@ def listening(context: ssl.SSLContext) -> Iterator[str]:
 
 
 def what_of(context: ssl.SSLContext, error: KafkaError) -> str:
-    """Return the text of lakefeed's error for a client's error, while a broker with this TLS context listens."""
+    """Run a broker with this TLS context; return the text of lakefeed's error for a client's error."""
     with listening(context) as servers:
         refusal = refusal_of([error], servers=servers)
     assert refusal is not None

@@ -1,4 +1,4 @@
-"""The class-data archive that a JVM reads, or lists its classes for."""
+"""A JVM reads a class-data archive, or writes the list of classes for one."""
 
 import atexit
 import os
@@ -12,7 +12,7 @@ from lakefeed.clients.spark.class_archive import CLASS_PATH, OPTIONS, VARIABLE, 
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make a cache, a Java and a Spark in a folder, Java and Spark with one jar each."""
+    """Create a cache, a Java and a Spark in a folder, the latter two with one jar each."""
     monkeypatch.setenv("LAKEFEED_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv(VARIABLE, raising=False)
     for file in ("java/bin/java", "java/lib/modules", "spark/jars/core.jar", "own.jar"):
@@ -24,7 +24,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(autouse=True)
 def at_exit(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
-    """Collect what the process does at its end."""
+    """Collect the functions that the process registers for its end."""
     acts: list[Callable[[], None]] = []
     monkeypatch.setattr(atexit, "register", lambda act, **given: acts.append(lambda: act(**given)))
     return acts
@@ -62,7 +62,7 @@ def test_the_jvm_reads_only_an_archive_of_the_same_jars(machine: Path, monkeypat
     assert archive(machine) is None
 
 
-def test_a_list_that_no_package_takes_is_removed(machine: Path, at_exit: list[Callable[[], None]]) -> None:
+def test_a_list_of_classes_that_no_package_uses_is_removed(machine: Path, at_exit: list[Callable[[], None]]) -> None:
     found = listing(machine)
     assert found.added_to({})[OPTIONS].split()[0] == f"-XX:DumpLoadedClassList={found.listed}"
     assert [*found.path.parent.iterdir()] == [found.listed]
@@ -70,7 +70,7 @@ def test_a_list_that_no_package_takes_is_removed(machine: Path, at_exit: list[Ca
     assert not [*found.path.parent.iterdir()]
 
 
-def test_no_archive_is_used_on_a_cluster_or_without_a_jar_or_a_cache_to_write(machine: Path) -> None:
+def test_no_archive_is_used_on_a_cluster_without_a_jar_or_without_a_writable_cache(machine: Path) -> None:
     assert ClassArchive.of({}, java=machine / "java/bin/java", spark_home=machine / "spark") is None
     (machine / "cache").write_text("a file where the folder belongs")
     assert archive(machine) is None

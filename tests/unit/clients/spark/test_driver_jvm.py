@@ -11,7 +11,7 @@ from lakefeed.errors import WorldError
 
 @pytest.fixture
 def spark_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make a Spark whose JVM ends at once."""
+    """Create a Spark whose JVM exits immediately."""
     from pyspark import SparkContext
 
     monkeypatch.setattr(SparkContext, "_gateway", None)

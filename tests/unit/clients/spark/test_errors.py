@@ -1,4 +1,4 @@
-"""Translate errors of Spark to lakefeed's, with a hint; keep PySpark from logging Spark's errors."""
+"""Translate Spark's errors to lakefeed's, with a hint, and prevent PySpark from logging them."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_the_error_for_a_full_disk_or_a_denied_or_missing_file_has_a_hint(
     assert found.hint
 
 
-def test_a_refusal_by_the_s3_store_is_not_reported_as_a_denied_file() -> None:
+def test_an_s3_store_that_refuses_access_is_not_reported_as_a_denied_file() -> None:
     found = translate(RuntimeError("java.nio.file.AccessDeniedException: s3a://lake/c: PUT: Status Code: 403"))
     assert found.what == "the S3 store refuses the credentials"
 
@@ -125,7 +125,7 @@ class Answer(Thrown):
 
 
 @pytest.mark.parametrize(("status", "kind"), [(503, Unreachable), (429, Unreachable), (403, AccessDenied)])
-def test_the_http_status_of_s3_decides_and_not_the_text_of_the_error(status: int, kind: type[LakefeedError]) -> None:
+def test_the_http_status_of_s3_decides_the_error_not_the_text(status: int, kind: type[LakefeedError]) -> None:
     error = RuntimeError("o1.append: s3://lake/NoSuchBucket/AccessDenied/SlowDown")
     error.java_exception = Thrown("java.io.IOException", "put", Answer(status, "of AccessDenied/SlowDown"))  # type: ignore[attr-defined]
     found = translate(error)
@@ -147,7 +147,7 @@ def test_the_http_status_of_s3_decides_and_not_the_text_of_the_error(status: int
         "lakefeed refuses the commit: another driver has taken over",
     ],
 )
-def test_the_text_of_a_record_is_not_taken_for_an_error_of_a_server(value: str) -> None:
+def test_the_text_of_a_record_is_not_mistaken_for_an_error_of_a_server(value: str) -> None:
     # If the record's text counted as a server's error, a feed would wait minutes for the server.
     message = f'[CAST_INVALID_INPUT] The value \'{value}\' of the type "STRING" cannot be cast to "INT".'
     of_record = translate(failed_task("org.apache.spark.SparkNumberFormatException", message))
@@ -175,7 +175,7 @@ def test_a_lakefeed_jar_of_another_version_is_a_config_error(java: str) -> None:
     assert "FeedMetrics" in str(found)
 
 
-def test_an_unknown_error_of_the_start_is_shown_without_a_stack_trace() -> None:
+def test_an_unknown_error_at_the_start_is_shown_without_a_stack_trace() -> None:
     found = translate(RuntimeError(CALL.format("java.lang.ClassNotFoundException: org.example.Mine")))
     assert (type(found), found.where) == (JobFailed, "java.lang.ClassNotFoundException: org.example.Mine")
 

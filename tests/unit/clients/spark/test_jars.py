@@ -26,7 +26,7 @@ CONTENT = {FIRST: b"first jar" * 1000, SECOND: b"second archive" * 2000}
 
 
 class Repository:
-    """Serves the two files; a test sets the faults that the server shows."""
+    """Serves two files; a test sets the faults of the answers."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -158,7 +158,7 @@ def test_a_file_with_a_wrong_hash_is_an_error(repository: Repository, tmp_path: 
     assert cached(tmp_path) == []
 
 
-def test_a_download_is_repeated_after_server_errors(repository: Repository) -> None:
+def test_a_download_is_retried_after_server_errors(repository: Repository) -> None:
     repository.failures = 2
     assert jars.fetch(["a"])[0].read_bytes() == CONTENT[FIRST]
     repository.failures = 99

@@ -1,4 +1,4 @@
-"""Find Java; small scripts print what ``java`` prints."""
+"""Find Java; instead of ``java``, small scripts print its version."""
 
 from pathlib import Path
 
@@ -74,7 +74,7 @@ def test_a_java_home_without_java_is_an_error(tmp_path: Path, monkeypatch: pytes
     assert "from JAVA_HOME" in str(caught.value.where)
 
 
-def test_the_hint_names_the_java_on_path_if_only_java_home_is_wrong(
+def test_if_only_java_home_is_wrong_the_hint_names_the_java_on_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     good = java(tmp_path / "path", version("17.0.15"))

@@ -1,4 +1,4 @@
-"""PySpark still recognises NumPy's values after lakefeed skips its test modules."""
+"""PySpark still recognises NumPy's values, although lakefeed prevents it from importing its test modules."""
 
 import subprocess
 import sys
@@ -27,7 +27,7 @@ def test_numpy_values_are_recognised_as_by_the_checks_of_pyspark(value: object) 
 
     from lakefeed.clients.spark import numpy_values
 
-    # Repeat PySpark's own checks here, because a session of another test may have replaced the originals.
+    # Copy PySpark's checks, because a session of another test may have replaced the originals.
     is_scalar, is_array = isinstance(value, np.generic), isinstance(value, np.ndarray) and value.ndim == 1
     numpy_values.skip_test_modules()
     scalar, array = types.NumpyScalarConverter(), types.NumpyArrayConverter()

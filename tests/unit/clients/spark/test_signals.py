@@ -1,4 +1,4 @@
-"""A signal during the start of a command ends the command, because there is no batch to finish."""
+"""During its start, a command has no batch to finish, so a signal ends it."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ def silent() -> Iterator[str]:
 
 
 def ended_by(number: signal.Signals, *command: str) -> tuple[int, str]:
-    """Return the status and output of a command that gets this signal after its first line of output."""
+    """Send the signal to a command after its first line of output; return its status and output."""
     process = subprocess.Popen(
         [*COMMAND, *command],
         stdin=subprocess.DEVNULL,
@@ -77,7 +77,7 @@ def test_the_option_exit_on_signal_sets_the_exit_status(option: list[str], silen
     assert status == 143, said
 
 
-def test_the_second_ctrl_c_interrupts_a_run_that_is_already_stopping() -> None:
+def test_a_second_ctrl_c_interrupts_a_run_that_is_stopping() -> None:
     said: list[str] = []
     with stop_on_signals(said.append) as stop:
         stop.set()

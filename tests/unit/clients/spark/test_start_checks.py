@@ -1,4 +1,4 @@
-"""A check runs while a session starts; its error ends the start."""
+"""While a session starts, a check runs, and its error ends the start."""
 
 import threading
 from collections.abc import Callable
@@ -22,7 +22,7 @@ def test_a_start_raises_the_error_of_its_check() -> None:
         """A session that already runs does not wait for the check."""
 
 
-def test_the_error_of_the_check_replaces_the_error_of_the_start() -> None:
+def test_the_checks_error_replaces_the_sessions_error() -> None:
     with pytest.raises(ResourceMissing):
         end_by(JavaError("no Java"), check=fail)
     with pytest.raises(JavaError):
@@ -46,7 +46,7 @@ def test_an_interrupted_start_does_not_wait_for_its_check() -> None:
 
 
 def end_by(error: BaseException, *, check: Callable[[], None]) -> None:
-    """End a start with this error while its check runs."""
+    """End the start of a session with this error while the check runs."""
     with StartChecks(check) as checks:
         checks.begin()
         raise error

@@ -1,4 +1,4 @@
-"""One run of ``check`` reports all mistakes, also those that another mistake used to hide."""
+"""One run of ``check`` reports all mistakes of a file; no mistake hides another."""
 
 import os
 import time
@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.pipeline_text import GOOD, REGISTRY, TOPICS, Acceptor, Reader
 
-# Replacements in GOOD -> the place and words of all resulting mistakes.
+# For each replacement in GOOD: the place of each resulting mistake, and words of its message.
 HIDDEN: dict[str, tuple[list[tuple[str, str]], list[tuple[str, str]]]] = {
     "a block's rule behind an unknown key": (
         [(TOPICS, f"{TOPICS}    topics_pattern: a.*\n    foo: 1\n")],
@@ -66,14 +66,14 @@ CAUSED: dict[str, tuple[str, list[str]]] = {
 
 
 @pytest.mark.parametrize("case", CAUSED)
-def test_one_mistake_does_not_cause_reports_of_further_mistakes(reading: Reader, case: str) -> None:
+def test_one_mistake_is_reported_once(reading: Reader, case: str) -> None:
     dashboard, expected = CAUSED[case]
     _, found = reading(GOOD.replace("checkpoint:", f"dashboard: {{{dashboard}}}\ncheckpoint:"))
     assert sorted(each.key.removeprefix("dashboard.") for each in found) == sorted(expected)
 
 
 @pytest.mark.parametrize("case", HIDDEN)
-def test_one_mistake_does_not_hide_another_mistake(reading: Reader, case: str) -> None:
+def test_one_mistake_hides_no_other_mistake(reading: Reader, case: str) -> None:
     replacements, expected = HIDDEN[case]
     text = GOOD
     for old, new in replacements:
@@ -116,7 +116,9 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("setting", "value", "words"), WRONG)
-def test_a_wrong_value_is_one_mistake(reading: Reader, setting: str, value: str, words: str) -> None:
+def test_a_value_that_is_wrong_in_several_ways_is_one_mistake(
+    reading: Reader, setting: str, value: str, words: str
+) -> None:
     _, found = reading(overrides=[f"{setting}={value}"])
     assert words in "\n".join(each.what for each in found)
     assert len(found) == 1
@@ -145,12 +147,12 @@ def test_the_error_for_a_very_long_name_is_short(reading: Reader, place: str) ->
 
 
 @pytest.mark.parametrize("text", ["1:1:1", "1:30.5"])
-def test_a_number_to_base_60_stays_text(reading: Reader, text: str) -> None:
+def test_a_text_that_yaml_reads_as_a_number_to_base_60_stays_text(reading: Reader, text: str) -> None:
     _, found = reading(GOOD.replace(TOPICS, f"{TOPICS}    max_records_per_batch: {text}\n"))
     assert [each.what for each in found] == [f"'max_records_per_batch' expects a whole number; found '{text}'"]
 
 
-def test_a_pipe_and_a_device_are_not_read(reading: Reader, tmp_path: Path) -> None:
+def test_pipes_and_devices_are_refused_without_reading(reading: Reader, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path("/dev/zero")):
         for block in ("avro: {schema_file: %s}", "json: {schema_file: %s}", "protobuf: {schema_file: %s, message: A}"):

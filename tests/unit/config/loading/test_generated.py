@@ -1,4 +1,4 @@
-"""Generated pipeline files: valid files pass, and one run reports all mistakes of an invalid file with their lines."""
+"""Generated files: a valid file passes, and one run reports all mistakes of an invalid file with their lines."""
 
 import random
 from pathlib import Path
@@ -41,7 +41,7 @@ def test_many_generated_files_are_read_as_expected(tmp_path: Path) -> None:
 BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{name}: &{name} [{','.join([f'*{before}'] * 9)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
 )
-# Texts that the generator does not produce.
+# The generator does not produce these texts.
 TEXTS = {
     "empty": "",
     "a comment": "# nothing\n",

@@ -152,7 +152,7 @@ MISTAKES: list[tuple[str, str, int, int, str, str, str | None]] = [
 @pytest.mark.parametrize(
     ("old", "new", "line", "column", "key", "what", "hint"), MISTAKES, ids=[f"{m[4]}-{m[5]}" for m in MISTAKES]
 )
-def test_each_mistake_has_its_place(
+def test_each_mistake_is_reported_at_its_place(
     reading: Reader, old: str, new: str, line: int, column: int, key: str, what: str, hint: str | None
 ) -> None:
     config, found = reading(replace=(old, new))
@@ -276,7 +276,7 @@ def test_a_wrong_variable_of_the_environment_is_reported(reading: Reader) -> Non
     ]
 
 
-def test_the_example_of_the_guide_has_no_mistakes(accepted: Acceptor) -> None:
+def test_the_examples_of_the_guide_have_no_mistakes(accepted: Acceptor) -> None:
     guide = (Path(__file__).resolve().parents[4] / "docs" / "pipeline-files.md").read_text("utf-8")
     pipeline, options = (block.partition("```")[0] for block in guide.split("```yaml\n")[1:])
     environment = {**ENVIRONMENT, "SCHEMA_REGISTRY_URL": "http://127.0.0.1:1"}

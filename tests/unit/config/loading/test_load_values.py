@@ -30,7 +30,9 @@ class TestValues:
     @pytest.mark.parametrize(
         "setting", ["s3:\n  endpoint: ", "transform:\n  sql: ", "budget:\n  s3_requests_per_batch: "]
     )
-    def test_an_empty_variable_without_default_is_a_mistake(self, reading: Reader, setting: str, written: str) -> None:
+    def test_an_empty_variable_without_a_default_is_a_mistake(
+        self, reading: Reader, setting: str, written: str
+    ) -> None:
         config, found = reading(f"{GOOD}{setting}{written}\n", environment={**ENVIRONMENT, "EMPTY": "", "BLANK": "  "})
         assert config is None
         name = "BLANK" if "BLANK" in written else "EMPTY"
@@ -47,7 +49,7 @@ class TestValues:
         assert found[0].what == "unknown option 'on'"
 
     @pytest.mark.parametrize("raw", ["decode: raw", "decode:\n  raw:", "decode: {raw: {}}"])
-    def test_a_kind_without_settings_can_be_written_in_short_forms(self, accepted: Acceptor, raw: str) -> None:
+    def test_a_block_without_settings_has_short_forms(self, accepted: Acceptor, raw: str) -> None:
         assert accepted(replace=(f"decode:\n  avro:\n{REGISTRY.rstrip()}", raw)).decode.kind == "raw"
 
     def test_relative_paths_are_relative_to_the_folder_of_the_pipeline_file(
@@ -86,7 +88,7 @@ class TestSecrets:
     def test_no_message_repeats_a_secret(self, reading: Reader, block: str) -> None:
         _, found = reading(f"{GOOD}{block}\n")
         assert found
-        # The key s3 expects a block, so the loader cannot recognize that the text is a secret.
+        # The setting s3 expects a block instead of a text, so the loader cannot know that the text is a secret.
         if block != "s3: hunter2hunter2":
             assert self.SECRET not in "\n".join(map(str, found))
 
@@ -105,6 +107,6 @@ class TestSecrets:
         assert self.SECRET not in "\n".join(map(str, found))
 
 
-def test_a_public_property_whose_name_contains_a_word_for_secrets_is_accepted(accepted: Acceptor) -> None:
+def test_a_public_property_with_a_secrets_word_in_its_name_is_accepted(accepted: Acceptor) -> None:
     properties = "{client.credentials-provider: a.B, token-exchange-enabled: false, oauth2-server-uri: 'http://h'}"
     accepted(f"{GOOD}catalogs: {{lake: {{type: rest, uri: 'http://h', properties: {properties}}}}}\n")

@@ -106,7 +106,7 @@ def test_wrong_overrides_do_not_hide_mistakes_of_the_file(reading: Reader) -> No
 def test_any_value_of_an_override_arrives_unchanged(
     tmp_path_factory: pytest.TempPathFactory, bound: int, topics: list[str], subject: str
 ) -> None:
-    """JSON is valid YAML: the loader reads what json.dumps writes, with $$ for a dollar sign."""
+    """Because JSON is valid YAML, the loader reads the output of json.dumps, with $$ for a dollar sign."""
     path = Path(tmp_path_factory.getbasetemp()) / "property.yaml"
     path.write_text(GOOD)
     overrides = [
@@ -164,14 +164,14 @@ plain = st.text(st.characters(exclude_characters="$", exclude_categories=["Cs"])
         ("${C:-http://host:1/a-b}", "http://host:1/a-b"),
     ],
 )
-def test_references_are_replaced(text: str, expected: str) -> None:
+def test_references_to_variables_are_replaced(text: str, expected: str) -> None:
     outcome = interpolate(text, environment={"A": "one", "B": "two", "EMPTY": ""})
     assert outcome.text == expected
     assert not outcome.undefined
     assert not outcome.malformed
 
 
-def test_the_reference_to_an_undefined_variable_stays_and_is_reported_once() -> None:
+def test_an_undefined_variable_is_reported_once_and_its_reference_stays() -> None:
     outcome = interpolate("${NO} ${NO}", environment={})
     assert outcome.undefined == ["NO"]
     assert outcome.text == "${NO} ${NO}"
@@ -195,12 +195,14 @@ def test_text_with_doubled_dollar_signs_is_unescaped(text: str) -> None:
 
 
 @given(before=plain, after=plain, name=names, value=st.text(max_size=40))
-def test_a_reference_in_a_variables_value_is_not_replaced(before: str, after: str, name: str, value: str) -> None:
+def test_a_reference_inside_the_value_of_a_variable_is_not_replaced(
+    before: str, after: str, name: str, value: str
+) -> None:
     outcome = interpolate(f"{before}${{{name}}}{after}", environment={name: value})
     assert outcome.text == before + value + after
     assert outcome.variables == [name]
 
 
 @given(name=names, default=st.text(st.characters(exclude_characters="$}", exclude_categories=["Cs"]), max_size=20))
-def test_the_default_replaces_an_unset_variable(name: str, default: str) -> None:
+def test_an_unset_variable_has_its_default(name: str, default: str) -> None:
     assert interpolate(f"${{{name}:-{default}}}", environment={}).text == default

@@ -1,4 +1,4 @@
-"""The offsets of a table's next batch in a feed of many tables, and when the batch is due."""
+"""In a feed of many tables: the offsets of a table's next batch, and when this batch is due."""
 
 import time
 from datetime import timedelta
@@ -56,7 +56,7 @@ def test_each_batch_has_all_partitions_and_records_of_partitions_with_lag(
     assert all(each.records or start == end for each, (start, end) in zip(ranges, given_spans, strict=True))
 
 
-def test_a_batch_ends_at_the_given_offsets_and_is_empty_after_the_topics_end() -> None:
+def test_a_batch_ends_at_the_given_offsets_and_after_the_end_of_the_topic_it_is_empty() -> None:
     assert [(each.start, each.end) for each in next_ranges({0: 12}, topic((0, 10)), limit=5).ranges] == [(12, 12)]
     described = topic((0, 10), (0, 4))
     assert next_ranges({0: 3}, described, until={0: 5, 1: 0}).records == 2
@@ -81,7 +81,7 @@ def table(folder: Path, **source: Any) -> TableTask:
     return made
 
 
-def test_without_min_records_a_table_is_due_at_one_record(tmp_path: Path) -> None:
+def test_without_min_records_a_table_with_one_record_is_due(tmp_path: Path) -> None:
     assert table(tmp_path).is_due(topic((0, 1)))
     assert not table(tmp_path).is_due(topic((0, 0)))
 
@@ -117,7 +117,7 @@ def test_a_run_that_ends_by_itself_ignores_min_records(tmp_path: Path) -> None:
         (JobFailed("the disk is full"), 1, True, False),
     ],
 )
-def test_a_table_waits_only_for_a_server_that_has_answered_this_job(
+def test_a_table_waits_for_a_server_only_if_the_server_has_answered_this_job(
     error: LakefeedError, batches: int, *, others: bool, waits: bool, tmp_path: Path
 ) -> None:
     failing = table(tmp_path)
@@ -135,7 +135,7 @@ MINE, EARLIER = f"2 {DRIVER}ab", f"3 {'0' * len(DRIVER)}cd"
     [
         (EARLIER, 0, 0, True),
         (f"3 {'f' * len(DRIVER)}cd", 0, 0, False),
-        # Both jobs have one process, so their fences do not show which job began first.
+        # Both jobs run in one process, so their fences do not show which job began first.
         (f"3 {DRIVER}cd", 0, 0, False),
         # An operator started the other job later, but its fence looks earlier because the clock there is behind.
         (EARLIER, 1, 0, False),

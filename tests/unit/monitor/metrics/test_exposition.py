@@ -1,4 +1,4 @@
-"""The text of /metrics has the model's values, whatever names topics and reasons have."""
+"""The text of /metrics has the values of the progress model, whatever the names of topics and reasons."""
 
 import re
 from collections.abc import Iterable
@@ -105,7 +105,7 @@ def test_the_text_of_metrics_has_the_models_values(accept: str) -> None:
     assert value(found, "lakefeed_watermark_timestamp_seconds") == 1_795_156_200
 
 
-def test_the_text_can_have_all_metrics_of_the_table() -> None:
+def test_every_metric_of_the_table_can_be_in_the_text() -> None:
     monitor = monitor_of()
     monitor.paused({"archive": "the bucket has gone"})
     monitor.ended(ValueError("x"))
@@ -135,7 +135,7 @@ def clock_passes(monitor: FeedMonitor, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", HOSTILE)
 @pytest.mark.parametrize("accept", ["", OPEN_METRICS])
-def test_hostile_names_appear_only_as_values_of_labels(text: str, accept: str) -> None:
+def test_hostile_names_occur_only_as_values_of_labels(text: str, accept: str) -> None:
     monitor = monitor_of(text, topic=text)
     monitor.paused({text: text})
     monitor.finish(batch(2, dead_letters=7, reasons=(Reason(text, 7),)))

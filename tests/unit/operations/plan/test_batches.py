@@ -51,7 +51,7 @@ def test_a_new_feed_begins_at_its_configured_start() -> None:
     assert begin(Start(), CheckpointState(), first=keyed(10, 20)).positions == keyed(10, 20)
 
 
-def test_a_partition_without_a_position_in_the_table_begins_at_its_first_record() -> None:
+def test_a_partition_that_is_new_to_the_table_begins_at_its_first_record() -> None:
     state = CheckpointState(batch_id=7, committed=True, end=keyed(1, 1))
     assert begin(Start(reset_checkpoint=True, positions={("t", 1): 5}), state) == Begin(
         batch_id=0, positions=keyed(2, 5)
@@ -63,7 +63,7 @@ def test_a_run_resumes_with_the_batch_after_the_last_committed_batch() -> None:
     assert begin(Start(), state) == Begin(batch_id=8, positions=keyed(4, 0))
 
 
-def test_a_planned_batch_is_repeated_unless_it_has_landed() -> None:
+def test_a_batch_that_the_checkpoint_has_planned_is_repeated_unless_it_has_landed() -> None:
     state = CheckpointState(batch_id=7, committed=False, start=keyed(2, 3), end=keyed(4, 9))
     found = begin(Start(), state)
     assert (found.batch_id, found.positions, found.again_is_landed) == (7, keyed(4, 9), False)
@@ -89,7 +89,7 @@ def test_one_topic_of_many_begins_at_the_position_of_its_table() -> None:
     assert begin_of_topic(None, found, first={}).positions == keyed(2, 0)
 
 
-def test_the_limit_is_divided_in_proportion_to_the_backlog_and_starves_no_partition() -> None:
+def test_the_limit_is_divided_in_proportion_to_the_lag_and_every_partition_gets_records() -> None:
     left = ranges((0, 900), (0, 99), (5, 6), (3, 3))
     assert spread_by_spark(100)(left) == ranges((0, 90), (0, 9), (5, 6), (3, 3))
     assert spread_by_spark(10_000)(left) == left
@@ -104,7 +104,7 @@ def test_a_run_without_backlog_has_no_batch() -> None:
 
 
 def test_a_small_batch_is_read_by_few_tasks() -> None:
-    """The plan counts as many tasks as ``coalesce_small`` leaves when the batch runs."""
+    """The plan has the number of tasks to which ``coalesce_small`` reduces the batch."""
     described = {"t": topic(4, 4, 4)}
     begin = Begin(batch_id=0, positions=keyed(0, 0, 0))
     small = batches(begin, described, limit=100_000, spread=spread_by_spark(100_000))
@@ -113,7 +113,7 @@ def test_a_small_batch_is_read_by_few_tasks() -> None:
     assert (full.first_tasks, full.tasks) == (3, 3)
 
 
-def test_a_backlog_of_a_billion_batches_is_counted_quickly() -> None:
+def test_a_billion_batches_are_counted_quickly() -> None:
     found = batches(
         Begin(batch_id=0, positions=keyed(0)), {"t": topic(10**12)}, limit=1000, spread=spread_by_spark(1000)
     )

@@ -1,4 +1,4 @@
-"""The basis of a plan's figures, and the cases without figures."""
+"""How a plan estimates its figures, and when it cannot."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ def figures(estimate: Any) -> tuple[Any, Any]:
     return estimate.first, estimate.all
 
 
-def test_a_new_table_without_partitions_gets_a_file_from_each_task() -> None:
+def test_each_task_writes_a_file_of_a_new_table_without_partitions() -> None:
     each = found()
     assert figures(each.records) == (40, 100)
     assert figures(each.bytes) == (4_000, 10_000)
@@ -67,7 +67,7 @@ def test_a_parquet_sink_writes_a_log_instead_of_metadata() -> None:
         {"parquet": {"path": "s3a://b-1/p", "partition_by": ["x"]}},
     ],
 )
-def test_the_files_of_a_new_partitioned_table_are_unknown(sink: dict[str, Any]) -> None:
+def test_for_a_new_partitioned_table_the_number_of_files_is_unknown(sink: dict[str, Any]) -> None:
     each = found(sink)
     assert figures(each.files) == figures(each.requests) == (None, None)
     assert each.files.rests_on.startswith("not known")
@@ -79,7 +79,7 @@ def test_estimates_use_past_batches_unless_the_layout_changes() -> None:
     assert figures(each.files) == (3, 8)
     assert figures(each.requests) == (3 + 6, 8 + 3 * 6)
     assert figures(each.stored) == (40 * 8, 100 * 8)
-    # The seconds are measured between batches of the same driver, since the next driver may have started days later.
+    # Seconds are measured between batches of one driver, because the next driver may have started days later.
     assert figures(each.seconds) == (4.0, 10.0)
     repartitioned = found({"iceberg": {"table": "lake.a.b", "partition_by": ["topic"]}}, known, repartitioned=True)
     assert figures(repartitioned.files) == (None, None)

@@ -1,4 +1,4 @@
-"""``check --connect`` with catalogs in files, with HTTP servers in threads, and with servers that do not answer."""
+"""``check --connect`` on catalogs in files, HTTP servers in threads, and servers that do not answer."""
 
 import json
 import sqlite3
@@ -53,7 +53,7 @@ def test_a_database_server_that_does_not_answer_is_unreachable() -> None:
 
 
 def test_a_java_key_store_is_only_a_warning() -> None:
-    """Spark's Java client can read the key store; librdkafka, with which the preflight connects, cannot."""
+    """Spark's Java client can read the key store, but librdkafka, the client of the check, cannot."""
     options = {"kafka.ssl.truststore.location": "/etc/trust.jks"}
     (problem,) = _topics(KafkaSource(bootstrap_servers="127.0.0.1:1", topics=["trips"], options=options))
     assert problem.severity == "warning"
@@ -101,7 +101,7 @@ def test_an_unreadable_table_is_a_warning_besides_the_error_for_an_unusable_sche
     assert "the records: the catalog's database cannot be used: file is not a database" in unread.what
 
 
-def test_the_check_of_change_events_ignores_a_subject_of_another_kind(registry: RegistryInAThread) -> None:
+def test_the_check_of_change_events_ignores_a_subject_with_another_kind_of_schema(registry: RegistryInAThread) -> None:
     register(registry, 'syntax = "proto3"; message A {}', kind="PROTOBUF")
     config = of_avro({"registry": registry.url}, envelope="debezium")
     assert _change_events(config) == []
@@ -114,7 +114,7 @@ def test_the_check_of_change_events_ignores_a_subject_of_another_kind(registry: 
 def test_columns_of_an_avro_schema_that_iceberg_refuses_are_reported(
     tmp_path: Path, registry: RegistryInAThread
 ) -> None:
-    """A problem with the registry's newest version is only a warning, because records may use older versions."""
+    """If the registry's newest version is the problem, it is a warning, because records may use older versions."""
     fields = [{"name": "id", "type": "long"}, {"name": "_pos", "type": "int"}]
     schema = {"type": "record", "name": "A", "fields": fields}
     register(registry, schema)
