@@ -65,7 +65,7 @@ AT_THE_START = (
         "operations/verify/audit",
         "if partition.agreed is not None and partition.agreed < end:",
         "if False:",
-        f"{VERIFY}a_cut_off_topic_is_a_fault_although_the_topic_has_grown_past_the_tables_position",
+        f"{VERIFY}a_truncated_topic_is_a_fault_even_if_it_has_grown_beyond_the_tables_position",
     ),
     python(
         "leader epochs: a running feed misses that a leader has truncated the topic",
@@ -239,7 +239,7 @@ VERIFYING = (
         "operations/verify/audit",
         "*_records(evidence),",
         "",
-        f"{VERIFY}offsets_without_a_record_need_the_brokers_confirmation",
+        f"{VERIFY}offsets_without_a_record_must_be_confirmed_by_the_broker",
     ),
     python(
         "verify: the number of rows differs from the counts of the commits",
@@ -253,7 +253,7 @@ VERIFYING = (
         "operations/verify/audit",
         "*_recorded(evidence),",
         "",
-        f"{VERIFY}a_position_in_the_table_properties_other_than_the_newest_commits_is_a_fault",
+        f"{VERIFY}a_position_in_the_table_properties_that_differs_from_the_newest_commit_is_a_fault",
     ),
     python(
         "verify: dead letters are missing",

@@ -216,7 +216,7 @@ DEAD_LETTERS = (
         "kinesis/ShardRange",
         "&& !record.sequenceNumber().equals(range.last())) {",
         "&& false) {",
-        f"{KINESIS}the_feed_stops_if_records_of_a_planned_batch_are_gone",
+        f"{KINESIS}the_feed_stops_if_records_of_a_planned_batch_no_longer_exist",
     ),
     java(
         "kinesis: retention has removed unread records",

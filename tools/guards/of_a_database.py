@@ -50,7 +50,7 @@ IN_A_DATABASE = (
         "table",
         "if expected and merge.staged() != expected:",
         "if False:",
-        f"{JDBC}lost_staged_rows_are_staged_again",
+        f"{JDBC}rows_are_staged_again_if_the_database_has_lost_them",
     ),
     plugin(
         "jdbc",

@@ -35,7 +35,7 @@ IN_AN_INDEX = (
         "ledger",
         "f\"if_seq_no={found['_seq_no']}&if_primary_term={found['_primary_term']}\"",
         '"refresh=false"',
-        f"{SEARCH}a_commit_that_was_sent_before_another_driver_took_the_fence_does_not_land",
+        f"{SEARCH}a_commit_sent_before_another_driver_took_the_fence_does_not_land",
     ),
     plugin(
         "elasticsearch",
@@ -71,7 +71,7 @@ IN_AN_INDEX = (
         "elasticsearch/BulkWriter",
         "again.add(action);",
         "",
-        f"{SEARCH}only_the_documents_that_a_busy_server_refused_are_sent_again",
+        f"{SEARCH}only_documents_that_a_busy_server_refused_are_sent_again",
     ),
     plugin(
         "elasticsearch",
@@ -95,7 +95,7 @@ IN_AN_INDEX = (
         "index",
         "self.ledger.require_same_topics(standing, commit)",
         "pass",
-        f"{SEARCH}a_recreated_topic_is_refused_because_its_documents_would_have_the_same_ids",
+        f"{SEARCH}a_recreated_topic_is_refused_because_its_documents_would_have_the_ids_of_older_documents",
     ),
     plugin(
         "elasticsearch",

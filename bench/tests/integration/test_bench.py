@@ -46,14 +46,14 @@ def test_s3_requests_counts_the_same_requests_in_the_trace_and_in_the_jvm(tmp_pa
     assert done.returncode == 0, done.stdout + done.stderr
     parquet, iceberg = json.loads(done.stdout)
     for case in (parquet, iceberg):
-        assert case["meter_agrees"]  # The trace of MinIO and the JVM have counted the same requests.
+        assert case["meter_agrees"]  # MinIO's trace and the JVM's meter have counted the same requests.
         assert case["complete"]
         assert case["rows"] == 6000
         assert case["phases"]["batches"] == 3
         assert case["kept"]["files"] == 30
         assert case["kept"]["delete_markers"] == 0
         assert sum(case["calls"].values()) == case["total"]
-        # At least two entries of the checkpoint (offsets, commits) for each of 3 batches, and 30 data files.
+        # At least two checkpoint entries (offsets, commits) for each of 3 batches, and 30 data files.
         assert case["calls"]["s3.PutObject"] >= 3 * 2 + 30
 
 
@@ -79,7 +79,7 @@ def test_latency_measures_a_table_with_two_triggers(tmp_path: Path) -> None:
         # A batch writes data, a manifest, a manifest list, metadata, and two entries of the checkpoint.
         assert each["requests_per_batch"] >= 6
         assert each["overhead"]["p50_ms"] > 0
-    # With a shorter trigger, records wait less for their batch.
+    # The shorter trigger makes records wait less for their batch.
     assert quick["p50_ms"] < slow["p50_ms"]
     assert slow["files_per_hour"] == pytest.approx(1800, rel=0.2)
     assert chart.read_text().startswith("<svg")
@@ -141,7 +141,7 @@ def test_upserts_compares_all_ways_and_finds_equal_rows(tmp_path: Path) -> None:
     }
     for (load, way), each in found.items():
         assert each["rows_equal"], (load, way)
-        # Debezium sends a tombstone after each delete, so its deletes take twice the batches.
+        # Debezium sends a tombstone after each delete, so its deletes need twice as many batches.
         assert each["batches"] == (1 if load == "fill" else 4 if (load, way) == ("deletes", "debezium") else 2)
         assert each["s3_requests"] > each["batch_requests"] > 3
         assert each["batch_files"] >= 1

@@ -1,4 +1,4 @@
-"""Charts as SVG files: axes, texts, and files that are equal for equal figures."""
+"""Charts are SVG files with axes and texts, and equal figures give equal files."""
 
 from __future__ import annotations
 

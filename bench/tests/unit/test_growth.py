@@ -1,4 +1,4 @@
-"""The fit of a growing cost: its exponent, the exponent's interval, and flat costs."""
+"""The fit of a cost gives its exponent with an interval, or finds that the cost is flat."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_the_fit_separates_the_exponent_from_a_fixed_cost(exponent: float, seed:
     assert growth.fixed == pytest.approx(1, rel=0.1)
 
 
-def test_a_quadratic_but_not_a_linear_cost_exceeds_the_linear_bound() -> None:
+def test_a_quadratic_cost_exceeds_the_linear_limit_and_a_linear_cost_does_not() -> None:
     square = growth_of(costs(fixed=1, rate=1e-7, exponent=2))
     line = growth_of(costs(fixed=1, rate=1e-3, exponent=1))
     assert square.is_above(1)
@@ -53,7 +53,7 @@ def test_a_falling_cost_is_flat() -> None:
     assert growth_of([(1, 2.0), (10, 1.5), (100, 1.2), (1000, 1.0)]).exponent is None
 
 
-def test_noise_widens_the_interval_of_the_exponent() -> None:
+def test_noise_makes_the_interval_of_the_exponent_wider() -> None:
     exact, noisy = (interval(growth_of(costs(fixed=1, rate=1e-3, exponent=1, noise=noise))) for noise in (0.01, 0.2))
     assert exact[1] - exact[0] < noisy[1] - noisy[0]
 

@@ -1,4 +1,4 @@
-"""The phases of batches, percentiles, and the report and the chart of ``lakefeed-bench latency``."""
+"""``lakefeed-bench latency`` computes phases of batches and percentiles, and shows them in a report and a chart."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ def test_the_phases_of_a_batch_add_up_to_its_overhead() -> None:
     assert sum(time.phases.values()) == time.overhead == 260.0
 
 
-def test_the_time_of_a_batch_without_jobs_counts_as_before_jobs() -> None:
+def test_a_batch_without_spark_jobs_has_only_time_before_jobs() -> None:
     time = BatchTime.of({**NOTED, "jobs": [], "tasks": []})
     assert (time.phases["before_jobs"], time.phases["jobs"], time.phases["after_jobs"]) == (260.0, 0.0, 0.0)
     assert sum(time.phases.values()) == time.overhead == time.duration
 
 
-def test_overlapping_tasks_count_once() -> None:
+def test_the_time_of_overlapping_tasks_counts_once() -> None:
     assert covered([[5, 9], [0, 4], [1, 3], [8, 10]]) == 9
     assert covered([]) == 0
 
@@ -92,7 +92,9 @@ def test_the_overhead_has_the_median_and_the_99th_percentile_of_the_batches() ->
         ),
     ],
 )
-def test_latency_holds_if_no_record_is_missing_and_no_copy_is_forbidden(latency: Latency, holds: bool) -> None:
+def test_latency_holds_only_if_no_record_is_missing_or_repeated_against_its_promise(
+    latency: Latency, holds: bool
+) -> None:
     assert latency.holds is holds
 
 

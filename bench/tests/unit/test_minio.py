@@ -1,4 +1,4 @@
-"""MinIO's trace: its requests, their number by API and by phase, and the versions in a bucket."""
+"""MinIO's trace gives the requests, their numbers by API and by phase, and the versions in a bucket."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lakefeed_bench.minio import (
 
 
 def printed(api: str, path: str, *, at: float, status: int = 200) -> str:
-    """Return a request as a line of the trace, after the blanks with which MinIO keeps the connection open."""
+    """Return a line of the trace for a request; blanks before it keep the connection of MinIO open."""
     entry = {
         "type": 4,
         "nodename": "127.0.0.1:30329",
@@ -80,7 +80,7 @@ def test_requests_with_a_status_from_499_on_count_as_errors() -> None:
     ]
 
 
-def test_phases_split_requests_at_the_writes_of_offsets() -> None:
+def test_requests_are_divided_into_phases_at_the_writes_of_offsets() -> None:
     requests = traced(
         ("HeadObject", "check/metadata"),
         ("PutObject", "check/metadata"),
@@ -97,7 +97,7 @@ def test_phases_split_requests_at_the_writes_of_offsets() -> None:
     assert phases(requests, checkpoint="s3a://lake/check") == Phases(batches=3, startup=3, first_batch=3, per_batch=2.5)
 
 
-def test_phases_count_a_renamed_temporary_file_once() -> None:
+def test_a_renamed_temporary_file_counts_once() -> None:
     requests = traced(
         ("PutObject", "check/offsets/.0.3c1f.tmp"),
         ("CopyObject", "check/offsets/0"),

@@ -25,7 +25,7 @@ def pair(on: float, off: float, *, requests: int = 50, further: int = 0) -> Pair
 def test_a_loss_has_a_confidence_interval() -> None:
     loss = Loss.of([(99.0, 100.0), (101.0, 100.0), (98.0, 100.0), (100.0, 100.0), (99.5, 100.0)])
     assert loss.share == pytest.approx(0.00503, abs=1e-4)
-    # The interval by hand: the t value for 4 degrees of freedom (2.776), times the standard error of the logarithms.
+    # Computed by hand: the t value for 4 degrees of freedom (2.776), times the standard error of the logarithms.
     logs = [math.log(value) for value in (0.99, 1.01, 0.98, 1.0, 0.995)]
     mean = sum(logs) / 5
     error = math.sqrt(sum((one - mean) ** 2 for one in logs) / 4 / 5)
@@ -63,7 +63,7 @@ def test_the_report_and_the_json_document_show_the_loss() -> None:
     assert "+0 (median)" in report(more)
 
 
-def test_varying_task_times_do_not_hide_the_cpu_time_of_monitoring() -> None:
+def test_varying_durations_of_tasks_do_not_hide_the_cpu_time_of_monitoring() -> None:
     def run(mode: Mode, tasks: float, python: float) -> CostRun:
         cpu = {"tasks": tasks, "compilers": 2.0, "collector": 1.0, "other": 3.0, "python": python}
         return CostRun(mode=mode, rows=1000, batches=3, cpu=cpu, seconds=20)
@@ -72,7 +72,7 @@ def test_varying_task_times_do_not_hide_the_cpu_time_of_monitoring() -> None:
         noisy = ((10.0, 14.0), (15.0, 9.0), (12.0, 13.0))
         return MonitorCost(pairs=tuple(Pair(on=run("on", on, 1 + added), off=run("off", off, 1)) for on, off in noisy))
 
-    # The tasks take 12.17 s on average, and everything else 5 s.
+    # The tasks take 12.17 s of CPU on average, and all other threads 5 s.
     assert cost(0.17).added.share == pytest.approx(0.17 / 17.25, abs=1e-3)
     assert (cost(0.17).cpu.verdict, cost(0.17).added.verdict, cost(0.17).holds) == ("unclear", "below", True)
     assert (cost(0.8).added.verdict, cost(0.8).holds) == ("above", False)
@@ -90,7 +90,7 @@ def test_cpu_time_is_split_by_kind_of_thread() -> None:
         threads={
             "1": ("java", 22.0),
             "2": ("Executor task l", 50.0),
-            "4": ("Executor task l", 6.0),  # Thread 4 began between the two measurements, and thread 9 ended.
+            "4": ("Executor task l", 6.0),  # Between the two measurements, thread 4 began and thread 9 ended.
             "3": ("C2 CompilerThre", 16.0),
             "5": ("G1 Conc#0", 1.0),
             "6": ("GC Thread#0", 0.5),

@@ -62,7 +62,7 @@ def test_the_json_of_a_case_has_the_counts_of_requests() -> None:
     assert written["total"] == phases.startup + phases.first_batch + phases.per_batch * (phases.batches - 1)
 
 
-def test_the_limit_of_records_per_batch_corrects_the_rounding_of_spark() -> None:
+def test_the_record_limit_compensates_the_rounding_of_spark() -> None:
     # Spark divides maxOffsetsPerTrigger among the partitions, and rounds each share down.
     assert replace(WORKLOADS["six"], rows=60_000).records_a_batch == 10_009
     assert WORKLOADS["steady"].records_a_batch == 100

@@ -15,7 +15,7 @@ from lakefeed_bench.scale import DIMENSIONS, CostPoint, DimensionResult, chosen,
 def result(
     name: str, *, exponent: float, rate: float = 1.0, heap_mb: float = 0.0, is_complete: bool = True
 ) -> DimensionResult:
-    """Return a result whose cost has a fixed part and a part that grows as a power of the size, 10 at the largest."""
+    """Return a result with a fixed cost and a cost that grows as a power of the size, to 10 at the largest size."""
     dimension, points = DIMENSIONS[name], []
     largest = dimension.sizes[-1]
     for size in dimension.sizes:
@@ -35,7 +35,7 @@ def result(
     return DimensionResult(dimension=dimension, points=tuple(points), is_complete=is_complete)
 
 
-def test_a_result_holds_with_a_linear_but_not_with_a_quadratic_cost() -> None:
+def test_a_result_holds_with_a_linear_cost_and_not_with_a_quadratic_cost() -> None:
     assert result("rows", exponent=1.0).holds
     assert result("rows", exponent=0.6).holds
     square = result("rows", exponent=2.0)

@@ -1,4 +1,4 @@
-"""The stages of a profile's samples."""
+"""Each sample of a profile is assigned to a stage."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_innermost_known_frame_determines_the_stage(frames: tuple[str, ...],
     assert stage_of(list(frames)) == stage
 
 
-def test_the_shares_of_the_stages_refer_to_all_samples() -> None:
+def test_the_share_of_a_stage_is_its_part_of_all_samples() -> None:
     collapsed = f"{TASK};{WRITE};{PARQUET} 30\n[GC Thread#0 tid=11];x 10\n\nwithout a count\n"
     by_stage = shares(collapsed)
     assert (by_stage["encode"], by_stage["gc"], by_stage["fetch"]) == (0.75, 0.25, 0.0)

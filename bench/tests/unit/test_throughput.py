@@ -1,4 +1,4 @@
-"""The ratios and the report of ``lakefeed-bench throughput``, and the ways of landing that it compares."""
+"""``lakefeed-bench throughput`` compares pipelines by ratios, and shows them in a report."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ LIMITS = Limits(fetch=0.2, decode=0.1, encode=0.2, read_rows_per_second=9.0, dec
 
 
 def result(way: str, *rates: float, equal: bool = True) -> WayResult:
-    """Return the measurements of a way of landing, with a run per rate; rates are rows per CPU second."""
+    """Return the measurements of a pipeline: one run for each of these rates, in rows per CPU second."""
     runs = [replace(FIGURES, steady_cpu_seconds=2000 / rate, rows_equal=equal) for rate in rates]
     return WayResult(way=way, runs=runs, rows_equal=equal)
 
@@ -65,8 +65,8 @@ def throughput(*ways: WayResult) -> Throughput:
     )
 
 
-def test_a_ratio_is_the_median_over_the_ratios_of_the_rounds() -> None:
-    # In the second round, the machine is half as fast for both ways.
+def test_a_ratio_is_the_median_of_the_ratios_of_all_rounds() -> None:
+    # In the second round, the machine is half as fast for both pipelines.
     mine, theirs = result("lakefeed-iceberg", 200.0, 100.0, 240.0), result("spark-iceberg", 100.0, 50.0, 110.0)
     ours, spark = compared([mine, theirs], None)
     assert ours.ratio_to_spark == pytest.approx(2.0)
@@ -86,7 +86,7 @@ def test_the_json_has_ratios_and_rates() -> None:
     assert shown["limits"]["rows_per_cpu_second"] == 2_000_000
 
 
-def test_the_report_marks_a_way_whose_rows_differ_from_the_topic() -> None:
+def test_the_report_marks_a_pipeline_whose_rows_differ_from_the_topic() -> None:
     bench = throughput(result("lakefeed-iceberg", 400_000.0, equal=False), result("seed", 100_000.0))
     assert not bench.holds
     lines = report(bench).splitlines()
@@ -94,7 +94,7 @@ def test_the_report_marks_a_way_whose_rows_differ_from_the_topic() -> None:
     assert "4.00" in lines[1]
 
 
-def test_ways_for_fast_path_differ_only_in_the_value_of_fast_path() -> None:
+def test_pipelines_for_fast_path_differ_only_in_the_value_of_fast_path() -> None:
     values = [*get_args(FastPath)]
     assert [*FAST_PATHS.values()] == 2 * values
     assert set(WAYS) == {*USUAL_WAYS, *FAST_PATHS, WITHOUT_CHECKPOINT}
@@ -111,7 +111,7 @@ def test_ways_for_fast_path_differ_only_in_the_value_of_fast_path() -> None:
     assert [way.ratio_to_off for way in bench.ways] == [1.0, 3.0, 1.0, 2.0]
 
 
-def test_only_one_way_of_landing_has_no_checkpoint() -> None:
+def test_only_one_pipeline_has_no_checkpoint() -> None:
     assert [way for way in WAYS if not case_of(way, 0, bucket="b").has_checkpoint] == [WITHOUT_CHECKPOINT]
 
 

@@ -1,4 +1,4 @@
-"""The content that ``lakefeed-bench upserts`` expects in a table, and the keys of its workloads."""
+"""``lakefeed-bench upserts`` computes the expected rows of a table, and chooses the keys of each workload."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_expected_totals_equal_the_totals_of_the_newest_changes() -> None:
             assert engine.execute(query).fetchone() == expected_totals(done), workload
 
 
-def test_each_workload_changes_the_keys_that_its_name_says() -> None:
+def test_each_workload_changes_the_keys_that_its_name_describes() -> None:
     assert keys_of(changes("fill", 0, 200)) == list(range(200))
     assert keys_of(changes("inserts", 200, 5)) == [200, 201, 202, 203, 204]
     assert set(keys_of(changes("newest", 205, 50))) == {198, 199}

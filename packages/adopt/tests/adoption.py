@@ -1,4 +1,4 @@
-"""Helpers for tests of takeovers: send numbered records, plan, take over, and check that each record landed once."""
+"""Send numbered records, plan a takeover, take over, and check that each record landed once."""
 
 import json
 import os

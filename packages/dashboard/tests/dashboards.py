@@ -23,7 +23,7 @@ PASSWORD = "correct horse battery staple"
 
 
 def password_hash() -> str:
-    """Return a cheap hash of PASSWORD, so that tests log in quickly."""
+    """Return a hash of PASSWORD that is quick to check."""
     from argon2 import PasswordHasher
 
     return PasswordHasher(time_cost=1, memory_cost=7168, parallelism=1).hash(PASSWORD)
@@ -80,14 +80,14 @@ def bearer(token: str) -> dict[str, str]:
 
 @contextmanager
 def browser(served: str, *, verify: ssl.SSLContext | bool = True) -> Iterator[httpx.Client]:
-    """Yield a client that sends what a browser sends from the dashboard's page: its origin and cookies, no proxy."""
+    """Yield a client that sends origin and cookies as a browser does, without a proxy."""
     headers = {"Origin": served, "Sec-Fetch-Site": "same-origin"}
     with httpx.Client(base_url=served, headers=headers, trust_env=False, timeout=10, verify=verify) as client:
         yield client
 
 
 def log_in(client: httpx.Client, user: str = "anna", password: str = PASSWORD) -> dict[str, str]:
-    """Log in; return the CSRF header that changing requests need."""
+    """Log in; return the CSRF header that actions need."""
     answer = client.post("/login", json={"user": user, "password": password})
     assert answer.status_code == 200, answer.text
     return {"X-CSRF-Token": client.get("/api/session").json()["csrf"]}

@@ -1,4 +1,4 @@
-"""Feeds for tests of the dashboard's page without a JVM: monitors with many batches, and details with hostile texts."""
+"""Feeds for the dashboard's page, without a JVM: monitors with many batches, and details with hostile texts."""
 
 import json
 import math
@@ -44,7 +44,7 @@ class ShownFeed:
 
     def __post_init__(self) -> None:
         self.monitor = FeedMonitor(self.name, clock=lambda: self.now or time.time())
-        self._random = random.Random(self.seed)  # Seeded, so that a test draws the same batches in every run.
+        self._random = random.Random(self.seed)  # With a seed, a test draws the same batches in every run.
         self._batch = 0
         self._ends = {(self.topic, number): 1_000_000 for number in range(self.partitions)}
 

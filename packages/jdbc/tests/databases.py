@@ -1,4 +1,4 @@
-"""The databases of the JDBC tests, and feeds into them without Kafka."""
+"""The databases of the JDBC tests, and feeds into these databases without Kafka."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

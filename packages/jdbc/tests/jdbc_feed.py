@@ -1,4 +1,4 @@
-"""A feed from a topic into a database, and a thread that reads the database meanwhile."""
+"""A feed from a topic into a database, and a thread that reads the database while the feed runs."""
 
 import threading
 import time
@@ -43,7 +43,7 @@ def staging_tables(server: Server) -> list[str]:
 
 
 def wait_for(found: Callable[[], Any], *, timeout: float = 180) -> Any:
-    """Wait until `found` returns a true value; ignore errors meanwhile, because the database may be down."""
+    """Wait until `found` returns a true value; ignore its errors, because the database may be down."""
     deadline = time.monotonic() + timeout
     while True:
         try:
@@ -58,7 +58,7 @@ def wait_for(found: Callable[[], Any], *, timeout: float = 180) -> Any:
 
 @contextmanager
 def watched(server: Server) -> Iterator[list[tuple[int, int]]]:
-    """Compare the number of rows with the commits' counts repeatedly; one statement reads both figures."""
+    """Until the block ends, compare the number of rows with the counts of the commits, read in one statement."""
     seen: list[tuple[int, int]] = []
     over = threading.Event()
     look = f"SELECT (SELECT COUNT(*) FROM {TABLE}), (SELECT COALESCE(SUM(landed), 0) FROM lakefeed_commits)"
@@ -84,7 +84,7 @@ def watched(server: Server) -> Iterator[list[tuple[int, int]]]:
 
 @contextmanager
 def sleeping_ledger(server: Server, seconds: float) -> Iterator[None]:
-    """Make each commit sleep within its transaction, after the transaction has written the rows."""
+    """Let the transaction of each commit sleep after it has written the rows."""
     if isinstance(server, PostgreSQL):
         server.execute(
             f"CREATE FUNCTION nap() RETURNS trigger LANGUAGE plpgsql AS "

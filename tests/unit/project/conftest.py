@@ -1,4 +1,4 @@
-"""Build the references from the current code, because the tests of the documentation also read references."""
+"""Build the references from the current code, because tests of the documentation read them."""
 
 from tools import references
 

@@ -1,4 +1,4 @@
-"""The audit: a valid bill of materials, and no undecided advisory."""
+"""The audit has a valid bill of materials, and a decision about each advisory."""
 
 import dataclasses
 import json
@@ -64,7 +64,7 @@ def test_each_advisory_about_a_locked_part_is_decided() -> None:
     assert [each for each in found if each.accepted is None] == []
 
 
-def test_a_service_that_does_not_answer_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def away(*_: object) -> object:
         raise OSError("no route")
 

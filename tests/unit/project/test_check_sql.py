@@ -1,4 +1,4 @@
-"""The check of SQL finds composed text that Spark parses as SQL, and values between quotes."""
+"""The check finds SQL that code composes from parts, and values between quotes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""No two public classes of our packages have the same name, so that each class name has one meaning."""
+"""Each public class of our packages has a name of its own, so that a class name has only one meaning."""
 
 import ast
 from collections import defaultdict

@@ -24,7 +24,7 @@ PAGE = ROOT / "docs" / "run.md"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_each_documented_block_is_run_or_says_why_not(page: Path) -> None:
+def test_each_documented_block_is_run_or_has_a_reason_why_not(page: Path) -> None:
     assert faults(page.read_text("utf-8"), page) == []
 
 
@@ -90,11 +90,11 @@ def test_the_comparison_of_output_ignores_figures_times_and_widths() -> None:
         ("lakefeed topics list", False),
     ],
 )
-def test_a_command_that_does_not_end_is_recognised(command: str, is_endless: bool) -> None:
+def test_a_command_that_runs_until_it_is_stopped_is_recognised(command: str, is_endless: bool) -> None:
     assert lasts(command.split()) is is_endless
 
 
-def test_a_reader_reports_wrong_blocks(tmp_path: Path) -> None:
+def test_the_page_reader_reports_wrong_blocks(tmp_path: Path) -> None:
     text = (
         "```console\n$ echo 12 rows   # all\n7 rows\n$ exit 3   # status 3\n```\n"
         "```sh\necho a\nexit 1\n```\n"

@@ -1,4 +1,4 @@
-"""Pipeline files in README and docs fit the code, and the code of a page is that of a tested package."""
+"""Pipeline files in README and docs are valid, and the code on a page is that of a tested package."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ VARIABLES = {
 }
 HASH = "$argon2id$v=19$m=65536,t=3,p=4$SpI29fPNBr5AkxTMZs/+xw$WNXGRSegRe3qSnkEKsZBCBKmbZJJ0K3KQfOB9wVx3tQ"
 VARIABLES |= {"ANNA_HASH": HASH, "VIC_HASH": HASH, "PROMETHEUS_TOKEN": "not-a-secret-of-twenty-letters"}
-# The rest of a pipeline file around a fragment; the fragment's blocks replace blocks of the same name.
+# These blocks complete a fragment to a pipeline file; the fragment's own blocks replace those of the same name.
 AROUND: dict[str, Any] = {
     "name": "trips",
     "source": {"kafka": {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": ["trips"]}},
-    # The decode block has a registry and no columns, because the columns of a fragment are not known.
+    # The decode block has a registry instead of columns, because the columns of a fragment are unknown.
     "decode": {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}},
     "sink": {"iceberg": {"table": "lake.nyc.trips"}},
     "checkpoint": "s3a://lake/checkpoints/trips",
@@ -64,7 +64,7 @@ def test_a_wrong_setting_in_a_fragment_is_found(tmp_path: Path) -> None:
 
 
 def beside(module: str) -> str | None:
-    """Return the text of the Python module that a page puts beside the pipeline file; None if no page does."""
+    """Return the Python module that a page shows for the folder of the pipeline file; None if no page does."""
     comment = f"# beside pipeline.yaml: {module}.py"
     return next((text for each in blocks("python") if (text := str(each.values[1])).startswith(comment)), None)
 
@@ -100,7 +100,7 @@ def wrong_in_yaml(block: str, file: Path) -> list[str]:
 
 
 def test_the_code_on_the_page_is_that_of_the_tested_package() -> None:
-    """The page's code of the sink consists of lines of the tested package; ``…`` stands for omitted text."""
+    """The sink's code on the page consists of lines of the tested package; ``…`` stands for omitted text."""
     files = [*ARCHIVE.rglob("*.*"), ROOT / "tests" / "contract" / "test_entry_sinks.py"]
     package = [line.strip() for file in files for line in file.read_text("utf-8").splitlines()]
     shown = [block for block in blocks_of(ROOT / "docs" / "extension-points.md") if block.test == OWN]

@@ -21,7 +21,7 @@ from tests.faults import test_sweep
 ROOT = Path(__file__).parents[3]
 
 
-def test_workers_of_one_run_share_their_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_workers_of_a_test_run_use_the_same_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SEED", raising=False)
     monkeypatch.setenv("SEEDS", "3")
     monkeypatch.setenv("PYTEST_XDIST_TESTRUNUID", "one")
@@ -43,8 +43,7 @@ def test_a_new_shell_can_run_the_commands_that_the_demo_prints(tmp_path: Path) -
         printed = demo_command._look_around("lake.nyc.trips", home=home.root, keep=True)
     commands = [line.strip() for line in printed.splitlines() if line.startswith("  ")]
     (verify,) = (each for each in commands if each.startswith("lakefeed verify "))
-    # No server runs here, so check only that the shell finds lakefeed and that the pipeline file gets all its
-    # variables.
+    # Without servers, check only that the shell finds lakefeed and that the pipeline file gets all its variables.
     checked = "\n".join([*commands[: commands.index(verify)], "command -v lakefeed", "env"])
     ran = subprocess.run(
         ["/bin/bash", "-euc", checked], env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False
@@ -104,7 +103,7 @@ def _parse(command: click.Command, words: list[str]) -> None:
 
 
 def test_documented_make_targets_and_their_files_exist() -> None:
-    """Check the files and modules that ``make -n`` prints; CI runs make test, demo, examples and faults."""
+    """Check the files and modules that ``make -n`` prints; CI really runs make test, demo, examples and faults."""
     makefile = (ROOT / "Makefile").read_text()
     targets = set(re.findall(r"^([a-z-]+):.*## ", makefile, re.M))
     # Leave out the page of errors: its hints contain sentences such as "make room".

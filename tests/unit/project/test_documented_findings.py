@@ -15,7 +15,7 @@ HISTORY = "history-…"
 
 
 def reported() -> set[str]:
-    """Return the kinds of findings in the code: those passed to ``Finding.of``, and the reasons of moves."""
+    """Return the kinds of findings in the code: arguments of ``Finding.of``, and the reasons of moves."""
     kinds = set(get_args(Reason))
     for file in (ROOT / "src/lakefeed/operations/verify").glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):

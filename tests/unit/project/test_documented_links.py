@@ -1,4 +1,4 @@
-"""Links between documents lead to an existing target; pages and tests named in documents and messages exist."""
+"""All links between documents, and all pages and tests named in documents and messages, have a target."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_the_pages_that_code_and_messages_name_exist() -> None:
 
 
 def test_the_tests_that_documents_name_exist() -> None:
-    """A page may name a test as proof of a promise, so the test has to exist."""
+    """A page names a test as the proof of a promise, so the test must exist."""
     files = [file for folder in ("tests", "packages", "bench") for file in (ROOT / folder).rglob("*.py")]
     modules = {file.name for file in files}
     functions = {name for file in files for name in re.findall(r"^ *def (test_\w+)", file.read_text("utf-8"), re.M)}

@@ -44,12 +44,12 @@ def messages(page: Path) -> list[str]:
 
 
 def explained() -> list[Any]:
-    """Return parameters for a test: the explained messages, each with its page in the id."""
+    """Return the explained messages as parameters of a test, with the page in the id."""
     return [pytest.param(message, id=f"{page.name}: {message}") for page in PAGES for message in messages(page)]
 
 
 def unknown_parts(message: str) -> list[str]:
-    """Return the fixed parts of a message that no string in the code contains."""
+    """Return the parts of a message, without its placeholders, that no string in the code contains."""
     parts = re.split(r"…|\bN\b|\bTOPIC-P\b", message)
     return [part for part in (part.strip(" ,:") for part in parts) if part and part not in texts()]
 
@@ -64,5 +64,5 @@ def test_the_code_has_each_message_that_a_page_explains(message: str) -> None:
     assert unknown_parts(message) == []
 
 
-def test_a_message_that_the_code_does_not_have_is_found() -> None:
+def test_a_message_that_is_not_in_the_code_is_found() -> None:
     assert unknown_parts("the checkpoint is another's: feed …") == ["the checkpoint is another's: feed"]

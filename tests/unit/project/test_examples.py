@@ -9,7 +9,7 @@ from tools.examples import commands
 from tools.expected import EXAMPLES
 
 ROOT = Path(__file__).parents[3]
-# live.yaml belongs to the notebooks in its folder; the other two files have separate tests.
+# live.yaml belongs to the notebooks in its folder; other tests run the other two files.
 WITHOUT_RESULT = {"notebooks/live.yaml", "kinesis/pipeline.yaml", "kubernetes/pipeline.yaml"}
 FILES = sorted(str(each.relative_to(ROOT / "examples")) for each in (ROOT / "examples").glob("*/*.yaml"))
 ADDRESSES = {

@@ -1,4 +1,4 @@
-"""A killed test process leaves no server behind; ``test_interrupted_run.py`` kills whole runs."""
+"""A test process that is killed leaves no server behind; ``test_interrupted_run.py`` kills whole test runs."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-# The program of a process that is killed, like a pytest worker, before it can stop the server that it has started.
+# The test kills this program, as a pytest worker may be killed, before it can stop its server.
 CHILD = """
 import sys, time
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The list of guards names code and tests that exist; ``make mutants`` shows that the tests fail without the guards."""
+"""The list of guards names existing code and tests; ``make mutants`` shows that the tests fail without the guards."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""No static Java method has the name of an instance method, because py4j would call either of the two."""
+"""No static Java method has the name of an instance method of its class, because py4j may call the wrong method."""
 
 import re
 from pathlib import Path

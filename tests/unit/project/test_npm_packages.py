@@ -1,4 +1,4 @@
-"""Packages from npm's registry are verified at each use; without a network, the error is clear."""
+"""Packages from npm's registry are verified at each use; without a network, the error says what to do."""
 
 import io
 import json
@@ -26,7 +26,7 @@ def _registry(folder: Path, *, content: bytes) -> bytes:
 
 @pytest.fixture
 def vendor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make a lock, a registry, a cache and an output folder for the test; return the output folder."""
+    """Create a lock, a registry, a cache and an output folder; return the output folder."""
     packed = _registry(tmp_path / "registry", content=b"charts")
     files = {path: npm_packages.integrity(b"charts") for path in build_page.FILES.values()}
     lock = {"uplot": {"version": "1.0.0", "integrity": npm_packages.integrity(packed), "files": files}}
@@ -65,7 +65,7 @@ def test_the_error_without_a_network_has_the_next_step(vendor: Path, monkeypatch
     assert "Next: check the network" in str(error.value)
 
 
-def test_the_settings_of_npm_name_the_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_npms_settings_choose_the_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NPM_CONFIG_REGISTRY", raising=False)
     monkeypatch.delenv("npm_config_registry", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -13,7 +13,7 @@ SETTING = re.compile(rf"`((?:{FIRST}|name)(?:\.(?:[a-z_0-9]+|<name>))*)`")
 
 
 def here() -> Iterator[str]:
-    """Yield the cells of the page's last column, which name lakefeed's settings."""
+    """Yield the cells of the page's last column, which have lakefeed's settings."""
     for line in (DOCS / "comparison.md").read_text("utf-8").splitlines():
         if line.startswith("| ") and not line.startswith("| there"):
             yield line.rstrip("| ").rpartition(" | ")[2]

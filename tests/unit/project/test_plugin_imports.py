@@ -1,4 +1,4 @@
-"""Our plug-ins import only the modules that docs/extension-points.md names; exceptions are listed and may not grow."""
+"""Our plug-ins import only modules that docs/extension-points.md names; the list of exceptions may not grow."""
 
 import ast
 import re
@@ -36,8 +36,8 @@ def imported(source: str) -> Iterator[str]:
 def test_a_plugin_imports_only_public_modules(part: str) -> None:
     files = (ROOT / "packages" / part / "src").rglob("*.py")
     found = {name for file in files for name in imported(file.read_text("utf-8"))}
-    # Remove a module from BESIDE when no plug-in imports it. Add none; instead, name the module on the page, or avoid
-    # it.
+    # Remove a module from BESIDE when no plug-in imports it. Instead of adding a module, document it on the page or
+    # avoid it.
     assert sorted(found - PUBLIC) == BESIDE.get(part, [])
 
 

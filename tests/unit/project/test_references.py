@@ -9,7 +9,7 @@ from lakefeed_local.docs_command import page_folder
 from tools import references
 
 
-def test_references_are_built_when_one_is_missing_or_older_than_the_code(tmp_path: Path) -> None:
+def test_references_are_built_if_a_file_is_missing_or_older_than_the_code(tmp_path: Path) -> None:
     assert references.build(tmp_path)
     built = {name: (tmp_path / name).read_text("utf-8") for name in references.NAMES}
     assert not references.build(tmp_path)

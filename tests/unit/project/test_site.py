@@ -65,7 +65,7 @@ def test_every_page_is_reached_within_three_clicks(staged: Path) -> None:
     assert len(pages) > len(list(DOCS.rglob("*.md")))
 
 
-def test_the_links_of_the_staged_pages_lead_to_staged_pages(staged: Path) -> None:
+def test_links_on_staged_pages_lead_to_staged_pages(staged: Path) -> None:
     pages = {path.relative_to(staged).as_posix() for path in staged.rglob("*.md")}
     broken = {(page, target) for page in pages for target in links(staged, page) if target not in pages}
     assert broken == set()
@@ -78,7 +78,7 @@ def test_only_references_may_be_long_pages() -> None:
     assert words["commands.md"] > MOST_WORDS
 
 
-def test_links_are_changed_only_outside_of_code() -> None:
+def test_links_in_code_are_not_changed() -> None:
     text = "[a](../examples/taxi/pipeline.yaml#x) `[b](../README.md)` [c](run.md)\n\n```text\n[d](../README.md)\n```\n"
     assert build_site.relinked(text, Path("docs/quickstart.md")) == (
         "[a](repository/examples/taxi/pipeline.yaml.md#x) `[b](../README.md)` [c](run.md)\n\n"

@@ -20,10 +20,10 @@ def batch(*records: int) -> OffsetRanges:
         ([10] * 20, 1_000_000, 1),
         ([RECORDS_PER_TASK] * 20, 1_000_000, 20),
         ([RECORDS_PER_TASK // 4] * 20, 1_000_000, 5),
-        # A small limit means large records: a batch at the limit has all tasks.
+        # A small limit suggests large records, so a batch at the limit has all tasks.
         ([50] * 20, 1_000, 20),
         ([5] * 20, 1_000, 2),
-        # Without a practical limit, the number of records decides.
+        # If the limit is very high, the number of records decides.
         ([1_000_000] * 10, 10**12, 10),
     ],
 )

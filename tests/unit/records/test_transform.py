@@ -18,14 +18,14 @@ def steps(**step: Any) -> dict[str, Any]:
     return {"steps": {"one": {"python": "own:f", **step}}}
 
 
-def test_only_a_pipeline_without_transform_and_deduplication_surely_keeps_no_state() -> None:
+def test_only_a_pipeline_without_transform_and_deduplication_is_known_to_keep_no_state() -> None:
     assert keeps_no_state(config(None))
     assert not keeps_no_state(config({"sql": "SELECT 1 FROM f"}))
     assert not keeps_no_state(config(None, deduplicate=True))
     assert transform_id(config(None), folder=None) is None
 
 
-def test_the_transform_id_changes_with_each_part_that_can_change_the_state(tmp_path: Path) -> None:
+def test_the_transform_id_changes_with_every_part_that_may_change_the_state(tmp_path: Path) -> None:
     own = tmp_path / "own.py"
     own.write_text("def f(rows): return rows")
     step = config(steps())

@@ -1,4 +1,4 @@
-"""A pipeline's Python is loaded from its own folder, even if another pipeline has modules of the same names."""
+"""A pipeline's Python modules are loaded from its folder, even if another pipeline has modules of the same names."""
 
 import json
 import sys
@@ -39,7 +39,7 @@ def test_a_second_load_returns_the_same_function(tmp_path: Path) -> None:
     assert load("steps:say", where="transform", folder=folder) is load("steps:say", where="transform", folder=folder)
 
 
-def test_a_module_in_the_folder_does_not_replace_an_imported_library(tmp_path: Path) -> None:
+def test_a_module_in_the_folder_does_not_replace_a_library_that_is_already_imported(tmp_path: Path) -> None:
     (tmp_path / "json.py").write_text("dumps = None")
     assert load("json:dumps", where="transform", folder=tmp_path) is json.dumps
     assert sys.modules["json"] is json

@@ -1,4 +1,4 @@
-"""The text of the MERGE, whose meaning no column name can change."""
+"""The text of the MERGE statement, which column names cannot change."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -52,7 +52,7 @@ def test_upsert_counts_are_stored_in_and_read_from_a_summary(changes: int, keys:
     assert Upserts.sum([upserts, None, upserts]) == Upserts(2 * changes, 2 * keys, 2 * deletes)
 
 
-def test_a_shuffle_has_partitions_for_the_records_of_its_batch() -> None:
+def test_a_shuffle_has_as_many_partitions_as_the_records_of_its_batch_need() -> None:
     def partitions(records: int, row_bytes: int) -> int:
         conf, context = {"spark.sql.shuffle.partitions": "200"}, SimpleNamespace(defaultParallelism=4)
         schema = SimpleNamespace(defaultSize=lambda: row_bytes)
@@ -61,7 +61,7 @@ def test_a_shuffle_has_partitions_for_the_records_of_its_batch() -> None:
         ranges = OffsetRanges((OffsetRange("t", 0, 5, 5 + records),), {"t": "A"})
         return partitions_for(changes, Commit("f", 0, ranges))
 
-    # A task for 20,000 records, up to the number of cores; more only for more than 32 MiB each.
+    # One task per 20,000 records, up to the number of cores, and more tasks only if a task would exceed 32 MiB.
     assert [partitions(records, 20) for records in (0, 1, 20_001, 10**6)] == [1, 1, 2, 4]
     wide = 1_501 * 20
     assert [partitions(records, wide) for records in (1, 1_000, 10_000, 10**8)] == [1, 1, 9, 200]

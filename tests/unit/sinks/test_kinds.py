@@ -1,4 +1,4 @@
-"""Only sinks and their settings ask which kind a sink is."""
+"""Outside of the sinks and their settings, no code depends on the kind of a sink."""
 
 import ast
 import importlib
@@ -37,13 +37,13 @@ def concrete_names() -> set[str]:
     kinds = {
         each for base in bases for each in subclasses(base) if each.__module__.startswith(("lakefeed.", "lakefeed_"))
     }
-    # The sinks of a single read and of a start's plan are not sinks of a pipeline file.
+    # These sinks, of a single read and of a start's plan, cannot be in a pipeline file.
     others = ("lakefeed_inspect.read", "lakefeed.operations.plan")
     return {each.__name__ for each in kinds if each.__module__ not in others} - {"SinkConfig", "SinkChoice"}
 
 
 def asked(tree: ast.AST, names: set[str], kinds: Collection[str] = SinkChoice.kinds()) -> Iterator[str]:
-    """Yield the places where a module names a kind or asks for one."""
+    """Yield the lines in which a module names a kind of sink, or compares with one."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
             owner = ast.unparse(node.value).removesuffix(".chosen").rpartition(".")[2]
@@ -70,11 +70,11 @@ def asked(tree: ast.AST, names: set[str], kinds: Collection[str] = SinkChoice.ki
         "if config.sink.kind in OTHERS: pass",
     ],
 )
-def test_code_that_asks_for_the_kind_of_a_sink_is_found(code: str) -> None:
+def test_code_that_depends_on_the_kind_of_a_sink_is_found(code: str) -> None:
     assert list(asked(ast.parse(code), concrete_names()))
 
 
-def test_no_code_outside_the_sinks_asks_which_kind_a_sink_is() -> None:
+def test_no_code_outside_the_sinks_depends_on_the_kind_of_a_sink() -> None:
     names = concrete_names()
     assert {"IcebergTable", "KafkaSink", "FanOutSink", "IcebergSinkConfig", "KafkaDefinition"} <= names
     found = [

@@ -1,4 +1,4 @@
-"""A feed takes a table over from a tool that was stopped or killed; every record lands once."""
+"""A feed takes over a table from a tool that was stopped or killed; every record lands once."""
 
 import json
 import random
@@ -60,7 +60,7 @@ def test_a_feed_takes_over_from_a_killed_spark_job(lake: SparkSession, feed: Fee
 
 
 class InProcess:
-    """A plain Kafka consumer that writes the feed's topic into the feed's table, step by step."""
+    """A Kafka consumer without lakefeed that writes the feed's topic into the feed's table in steps."""
 
     def __init__(self, feed: Feed, lake: SparkSession) -> None:
         self.feed, self.group = feed, f"{feed.name}-etl"
@@ -157,7 +157,7 @@ def test_a_spark_job_continues_after_an_exported_feed(lake: SparkSession, feed: 
         done = lakefeed(*command, "--yes", "--output", "json", environment=feed.environment)
         assert done.returncode == 0, done.stderr
         assert [part["offset"] for part in json.loads(done.stdout)["partitions"]] == [60, 40]
-    # The job writes to another table, which has the job's columns.
+    # The job writes to another table, with the columns that the job needs.
     job = PlainJob(feed.topic, f"lake.{feed.name}.next", place, "stream", once=True)
     log = feed.folder / "plain.log"
     with job.running(feed.environment, log) as process:
@@ -168,14 +168,14 @@ def test_a_spark_job_continues_after_an_exported_feed(lake: SparkSession, feed: 
     again = lakefeed(*command, "--yes", environment=feed.environment, status=2)
     assert again.returncode == 2
     assert "another checkpoint" in again.stderr
-    # Another feed takes the job's table over.
+    # Another feed takes over the table of the job.
     back = feed.pipeline(name=f"{feed.name}b", decode=DECODE, sink={"iceberg": {"table": job.table}}, checkpoint="")
     send(feed, range(150, 170))
     take_over(back, lake, f"spark-checkpoint:{place}")
     assert back.run(spark=lake, once=True).rows == 20
 
 
-def test_the_command_adopt_requires_a_confirmation_and_commits_once(lake: SparkSession, feed: Feed) -> None:
+def test_the_command_adopt_asks_for_a_confirmation_and_commits_once(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     send(feed, range(40))
     reader = InProcess(feed, lake)
@@ -190,7 +190,7 @@ def test_the_command_adopt_requires_a_confirmation_and_commits_once(lake: SparkS
     assert "the rows' own offsets agree with this position" in planned.stdout
     assert (
         lakefeed(*command, "--stopped", environment=feed.environment, status=None).returncode != 0
-    )  # Without --yes the command asks for a confirmation, which no one gives here.
+    )  # Without --yes, the command asks for a confirmation, and gets none here.
     pipeline = feed.pipeline(decode=DECODE)
     assert pipeline.status().position is None
     for _ in range(2):

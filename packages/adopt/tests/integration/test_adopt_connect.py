@@ -1,4 +1,4 @@
-"""A feed takes a table over from Iceberg's Kafka Connect sink, even a killed one, and gives the table back."""
+"""A feed takes over the table of Iceberg's Kafka Connect sink, which may have been killed, and returns it."""
 
 import json
 import random
@@ -50,7 +50,7 @@ def new_sink(lake: SparkSession, feed: Feed, *, keeps_offsets: bool = False, **o
 
 @contextmanager
 def sending(feed: Feed) -> Iterator[list[int]]:
-    """Send some hundred records a second until the block ends; yield a list whose only entry counts the records."""
+    """Send some hundred records a second until the block ends; yield a list with one item, the number sent."""
     sent, stop = [0], threading.Event()
 
     def run() -> None:
@@ -80,7 +80,7 @@ def commits_held(sink: IcebergSink) -> Iterator[None]:
 
 
 def wait_for_announcements(sink: IcebergSink, count: int) -> None:
-    """Wait for `count` events ``DataComplete`` in the control topic, including events in open transactions."""
+    """Wait for `count` events ``DataComplete`` in the control topic, even in open transactions."""
     settings = {
         "bootstrap.servers": sink.stack.bootstrap_servers,
         "group.id": f"{sink.name}-watch",
@@ -115,7 +115,7 @@ def wait_for_group(sink: IcebergSink, records: int) -> None:
 
 
 def when_settled(pipeline: Pipeline, origin: str, **options: Any) -> AdoptionPlan:
-    """Wait until the broker has removed the killed tasks from their group; return the plan."""
+    """Wait until the broker has removed the killed tasks from the group; return the plan."""
     end = time.monotonic() + 90
     while True:
         try:
@@ -222,7 +222,7 @@ def test_the_plan_names_records_that_the_sink_has_lost(lake: SparkSession, feed:
 
 
 @pytest.mark.slow
-def test_a_feed_takes_a_table_over_from_a_sink_and_returns_it(lake: SparkSession, feed: Feed) -> None:
+def test_a_feed_takes_over_a_table_from_a_sink_and_returns_it(lake: SparkSession, feed: Feed) -> None:
     sink, pipeline = new_sink(lake, feed, commit_ms=500), feed.pipeline(decode=DECODE)
     send(feed, range(100))
     with sink.running():

@@ -82,7 +82,7 @@ def send_in_transactions(feed: Feed, count: int, dice: random.Random) -> list[tu
 
 
 def continue_after_the_files(lake: SparkSession, feed: Feed, name: str, dice: random.Random) -> None:
-    """Write files up to a random record of each partition; check that a new table gets exactly the other records."""
+    """Write files up to a random record of each partition; check that a new table gets exactly the records after it."""
     feed.create_topic(partitions=3)
     placed = {0: send_in_transactions(feed, 200, dice)}
     for partition, numbers in ((1, range(200, 300)), (2, range(300, 330))):
@@ -112,7 +112,7 @@ def test_a_new_table_begins_after_the_last_file_of_each_partition(lake: SparkSes
     continue_after_the_files(lake, feed, name, random.Random(name))
 
 
-def test_files_whose_end_offset_is_unknown_are_refused(feed: Feed) -> None:
+def test_files_with_an_unknown_end_offset_are_refused(feed: Feed) -> None:
     feed.create_topic(partitions=1)
     send(feed, range(50))
     pipeline = feed.pipeline(decode=DECODE)
@@ -127,7 +127,7 @@ def test_files_whose_end_offset_is_unknown_are_refused(feed: Feed) -> None:
     sink.write(0, [(at, at) for at in range(40, 60)])
     with pytest.raises(RecordsLost, match="has fewer from 40 on"):
         plan(pipeline, origin, new_table=True)
-    # The file does not say whether the sink has read the records of an aborted transaction.
+    # The file does not show whether the sink has read past the records of an aborted transaction.
     producer = Producer({"bootstrap.servers": feed.stack.bootstrap_servers, "transactional.id": feed.name})
     producer.init_transactions(30)
     producer.begin_transaction()

@@ -13,7 +13,7 @@ from lakefeed_adopt.iceberg_connect import decode_event
 
 UUID = {"type": "fixed", "name": "uuid_fixed", "namespace": "", "size": 16, "logicalType": "uuid"}
 COMMIT = uuid.UUID(int=7)
-# Java writes a type without a namespace by its plain name, also within a record that has a namespace.
+# Java writes only the name of a type without a namespace, even inside a record that has a namespace.
 SCHEMA = {
     "type": "record",
     "name": "Event",
@@ -55,6 +55,6 @@ def test_an_event_is_decoded_with_the_schema_that_it_contains() -> None:
     "value",
     [None, b"", b"\xc2\x01", b'{"a": 1}', event(SCHEMA, b"short"), event({"type": "nothing"}, b""), event([], b"")],
 )
-def test_records_that_are_no_events_are_refused(value: bytes | None) -> None:
+def test_records_that_are_not_events_are_refused(value: bytes | None) -> None:
     with pytest.raises(CheckpointMismatch, match="not an event of Iceberg's sink"):
         decode_event(value, "here")

@@ -12,7 +12,7 @@ from lakefeed.errors import CheckpointMismatch, ConfigError, ResourceMissing
 from lakefeed_adopt.spark_checkpoint import read_hudi_position
 
 V1, V2 = "deltastreamer.checkpoint.key", "streamer.checkpoint.key.v2"
-# Only the part of HoodieCommitMetadata.avsc that has the extra metadata.
+# The part of HoodieCommitMetadata.avsc that has the extra metadata.
 SCHEMA = fastavro.parse_schema(
     {
         "type": "record",
@@ -59,7 +59,7 @@ def test_the_position_is_read_from_the_newest_complete_commit_of_hudi_0(tmp_path
             "20261101000000000.commit": as_json(**{V1: "trips,0:5,1:7"}),
             "20261102000000000.deltacommit": as_json(**{V1: "trips,0:9,1:8", "schema": "{}"}),
             "20261102000000000.deltacommit.inflight": b"",
-            # A commit of clustering, which does not change the position.
+            # A clustering also makes a commit, which does not change the position.
             "20261103000000000.replacecommit": as_json(schema="{}"),
             "20261104000000000.deltacommit.requested": b"",
             "20261104000000000.deltacommit.inflight": as_json(**{V1: "trips,0:99,1:99"}),
@@ -73,7 +73,7 @@ def test_the_position_is_read_from_the_newest_complete_commit_of_hudi_0(tmp_path
     assert found.written_at is not None
 
 
-def test_the_newest_complete_commit_of_hudi_1_has_the_position(tmp_path: Path) -> None:
+def test_the_position_is_read_from_the_newest_complete_commit_of_hudi_1(tmp_path: Path) -> None:
     place = write(
         tmp_path,
         {

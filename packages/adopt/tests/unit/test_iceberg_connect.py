@@ -1,4 +1,4 @@
-"""The position at which a table ends, from the announced files and whether the sink has committed them."""
+"""The position of a table follows from the announced files, and from whether the sink has committed them."""
 
 import pytest
 
@@ -11,7 +11,7 @@ IN: Fate = "in the table"
 
 
 def announced(fate: Fate, **ends: int) -> tuple[Announcement, Fate]:
-    """Return a transaction of one file, or of no file for "nothing"; ``p0=5`` means partition 0 was read up to 5."""
+    """Return a transaction of one file, or without a file for "nothing"; ``p0=5``: partition 0 was read up to 5."""
     files = [] if fate == "nothing" else [AnnouncedFile("s3://x", 10, 0, 0)]
     return Announcement(files=files, ends={("t", int(name[1:])): at for name, at in ends.items()}), fate
 
@@ -22,16 +22,16 @@ def positions(
     return find_positions(fates, reached, where="control", is_whole=is_whole)
 
 
-def test_the_position_is_the_offsets_of_the_group_if_no_file_is_missing() -> None:
+def test_if_no_file_is_missing_the_position_is_that_of_the_consumer_group() -> None:
     fates = announced(IN, p0=5), announced("nothing", p0=9), announced(IN, p1=4)
     assert positions(*fates, reached={P0: 9, P1: 4}) == {P0: 9, P1: 4}
-    # The group has expired, so the ends in the control topic are the position.
+    # The group has expired, so the end offsets in the control topic are the position.
     assert positions(*fates, reached={}) == {P0: 9, P1: 4}
-    # A user has set the group's offset back, so the group's offset is the position.
+    # A user has set back the offset of the group, so this offset is the position.
     assert positions(*fates, reached={P0: 2, P1: 4}) == {P0: 2, P1: 4}
 
 
-def test_the_position_is_before_the_first_file_that_is_not_committed() -> None:
+def test_the_position_is_before_the_first_uncommitted_file() -> None:
     fates = (
         announced(IN, p0=5),
         announced("pending", p0=8, p1=4),
@@ -49,7 +49,7 @@ def test_transactions_are_sorted_by_end_offset() -> None:
     assert positions(announced("pending", p0=8), announced(IN, p0=5), reached={P0: 8}) == {P0: 5}
 
 
-def test_pending_files_are_refused_if_retention_removed_earlier_events() -> None:
+def test_pending_files_are_refused_if_retention_has_removed_earlier_events() -> None:
     with pytest.raises(CheckpointMismatch, match="retention has removed the events"):
         positions(announced("pending", p0=8), reached={P0: 8}, is_whole=False)
     assert positions(announced(IN, p0=5), announced("pending", p0=8), reached={P0: 8}, is_whole=False) == {P0: 5}

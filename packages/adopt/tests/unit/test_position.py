@@ -1,4 +1,4 @@
-"""The options ``--from`` and ``--to``, and a takeover in the ledger and for ``verify``."""
+"""The options ``--from`` and ``--to`` are parsed, and ``verify`` accepts a takeover in the ledger."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def test_the_name_of_a_connector_is_optional() -> None:
 @pytest.mark.parametrize(
     "text", ["", "spark", "group", "group:", "spark-checkpoint:", "table:x", "hudi", "s3-files:", "connect"]
 )
-def test_the_error_for_an_invalid_from_or_to_lists_the_allowed_forms(text: str) -> None:
+def test_the_error_of_an_invalid_from_or_to_lists_the_allowed_forms(text: str) -> None:
     with pytest.raises(ConfigError) as refused:
         Origin.parse(text)
     assert all(tool in (refused.value.hint or "") for tool in TOOLS)
@@ -59,6 +59,6 @@ def test_verify_does_not_count_records_before_the_takeover() -> None:
         == "snapshot 8: the table was taken over from group; only later offsets are verified: t-0 at 70"
     )
     assert not any(finding.fault for finding in found.values())
-    # Without a takeover, rows before the feed's first commit are a fault.
+    # If there was no takeover, rows before the feed's first commit are a fault.
     others = Evidence(commits=(batch,), row_coverage={("t", 0): RowCoverage(before=70)})
     assert [finding.kind for finding in row_findings(others)] == ["outside"]

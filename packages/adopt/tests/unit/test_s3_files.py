@@ -60,7 +60,7 @@ def count(folder: Path, name: str, content: bytes) -> int:
         ("t-0-0", parquet(3), 3),
     ],
 )
-def test_records_of_a_file_are_counted(tmp_path: Path, name: str, content: bytes, records: int) -> None:
+def test_the_records_of_a_file_are_counted(tmp_path: Path, name: str, content: bytes, records: int) -> None:
     assert count(tmp_path, name, content) == records
 
 

@@ -19,7 +19,7 @@ def offsets(*at: int, topic: str = "t") -> str:
 
 
 def write(folder: Path, **more: str) -> StoredCheckpoint:
-    """Write a checkpoint: batch 0 ended at 5 and 7, batch 1 is open.
+    """Write a checkpoint whose batch 0 ended at 5 and 7 and whose batch 1 is open.
 
     ``more`` replaces files by name; an empty text removes the file.
     """
@@ -56,7 +56,7 @@ def test_the_end_of_a_committed_batch_is_the_position(tmp_path: Path) -> None:
     assert (found.offsets, found.open_batch) == ({("t", 0): 9, ("t", 1): 7, ("t", 2): 3}, None)
 
 
-def test_the_open_first_batch_begins_at_the_start_offsets_of_the_source(tmp_path: Path) -> None:
+def test_an_open_first_batch_begins_at_the_start_offsets_of_the_source(tmp_path: Path) -> None:
     found = read(write(tmp_path, **{"commits/0": "", "offsets/1": "", "sources/0/0": f"\0v1\n{offsets(2, 0)}"}))
     assert (found.offsets, found.open_batch) == ({("t", 0): 2, ("t", 1): 0}, {("t", 0): 5, ("t", 1): 7})
 

@@ -19,7 +19,7 @@ CSV_ROWS: list[tuple[Any, ...]] = [(1, 'a "b", c\nd', 0.5), (2, "", None), (3, N
 
 
 @pytest.mark.quick
-def test_encoded_lines_are_read_by_the_decoder_and_by_the_csv_module(spark: SparkSession) -> None:
+def test_pythons_csv_module_and_the_decoder_read_the_encoded_lines(spark: SparkSession) -> None:
     ddl = "id BIGINT, name STRING, price DOUBLE"
     made = values(to_records(spark.createDataFrame(CSV_ROWS, ddl).coalesce(1), format="csv", topic="t"))
     found = results(decoded(records(spark, made), CsvFormat(schema_ddl=ddl).decoder()))
@@ -28,7 +28,7 @@ def test_encoded_lines_are_read_by_the_decoder_and_by_the_csv_module(spark: Spar
     assert parsed == ["1", 'a "b", c\nd', "0.5"]
 
 
-def test_lines_that_the_csv_module_has_written_are_decoded(spark: SparkSession) -> None:
+def test_the_decoder_reads_lines_that_pythons_csv_module_has_written(spark: SparkSession) -> None:
     lines = []
     for row in CSV_ROWS:
         text = io.StringIO(newline="")
@@ -64,7 +64,7 @@ def test_a_wrong_line_is_an_error_with_its_reason(spark: SparkSession) -> None:
         assert why in result.error, line
 
 
-def test_delimiter_quote_escape_and_null_value_are_applied(spark: SparkSession) -> None:
+def test_the_settings_delimiter_quote_escape_and_null_value_are_applied(spark: SparkSession) -> None:
     spec = CsvFormat(
         schema_ddl="a STRING, b INT, c DATE", delimiter=";", quote="'", escape="\\", null_value="NULL"
     ).decoder()

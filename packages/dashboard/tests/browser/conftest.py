@@ -1,4 +1,4 @@
-"""Start a browser per test file, because tests of other files must not run in Playwright's event loop."""
+"""Start one browser for each test file, because other tests must not run in Playwright's event loop."""
 
 from collections.abc import Iterator
 

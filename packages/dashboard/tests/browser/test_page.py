@@ -1,4 +1,4 @@
-"""The dashboard's page in a real browser, over monitors that the tests fill; no JVM runs."""
+"""The dashboard's page in a real browser shows monitors that the tests fill; no JVM runs."""
 
 import json
 import re
@@ -151,7 +151,7 @@ def test_hostile_values_are_shown_as_text(browser: Browser, url: str) -> None:
             assert not re.search("[\u202a-\u202e\u0000\u001b]", text)
             assert len(text) < 20_000
             if part == "/panels":
-                # The map omits a place without coordinates, instead of drawing the place at 0° N, 0° E.
+                # The map leaves out a place without coordinates, and does not draw it at 0° N, 0° E.
                 expect(page.locator("svg.map circle")).to_have_count(len(PLACES))
         opened.open("/#/feed/taxi/dead-letters")
         expect(page.get_by_text("(1.05 MB in all)")).to_be_visible()
@@ -231,7 +231,7 @@ def test_the_page_shows_a_lost_connection_until_it_reconnects(browser: Browser, 
         opened.errors[:] = [error for error in opened.errors if "net::ERR" not in error]
 
 
-def test_the_page_repeats_a_request_that_a_busy_server_refuses(
+def test_the_page_retries_a_request_that_a_busy_server_has_refused(
     browser: Browser, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with tab(browser, url) as opened:

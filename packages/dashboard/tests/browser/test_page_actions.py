@@ -1,4 +1,4 @@
-"""Buttons, dialogs, roles and login of the dashboard's page in a real browser; no JVM runs."""
+"""The buttons, dialogs, roles and login of the dashboard's page work in a real browser; no JVM runs."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -85,7 +85,7 @@ def test_pause_asks_for_a_reason_and_is_logged(browser: Browser, open_url: str, 
     assert [details["action"] for details in actions(taxi)] == ["pause", "resume"]
 
 
-def test_the_change_dialog_sends_new_values_and_refuses_an_empty_form(
+def test_the_dialog_for_changes_sends_new_values_and_refuses_an_empty_form(
     browser: Browser, open_url: str, taxi: ShownFeed
 ) -> None:
     with tab(browser, open_url) as opened:
@@ -105,7 +105,7 @@ def test_the_change_dialog_sends_new_values_and_refuses_an_empty_form(
     assert request.changes == {"trigger": "10 seconds", "max_records_per_batch": 5000}
 
 
-def test_a_dialog_keeps_the_focus_and_closing_it_focuses_the_button(
+def test_a_dialog_keeps_the_focus_and_returns_it_to_the_button(
     browser: Browser, open_url: str, taxi: ShownFeed
 ) -> None:
     with tab(browser, open_url) as opened:
@@ -122,7 +122,7 @@ def test_a_dialog_keeps_the_focus_and_closing_it_focuses_the_button(
     assert actions(taxi) == []
 
 
-def test_the_keyboard_reaches_the_feeds_of_the_list(browser: Browser, open_url: str) -> None:
+def test_the_feeds_of_the_list_are_reachable_by_keyboard(browser: Browser, open_url: str) -> None:
     with tab(browser, open_url) as opened:
         page = opened.open()
         expect(page.locator("tr.feed-row")).to_have_count(1)
@@ -138,7 +138,7 @@ def test_the_keyboard_reaches_the_feeds_of_the_list(browser: Browser, open_url: 
         expect(page.locator("h1")).to_have_text("taxi")
 
 
-def test_the_page_opens_the_login_after_the_server_has_restarted(browser: Browser, taxi: ShownFeed) -> None:
+def test_the_page_opens_the_login_after_a_restart_of_the_server(browser: Browser, taxi: ShownFeed) -> None:
     feeds, users = ShownFeeds([taxi]), with_users()
     with serve(feeds, users) as served:
         url = served
@@ -152,7 +152,7 @@ def test_the_page_opens_the_login_after_the_server_has_restarted(browser: Browse
         opened.errors.clear()  # The console logs an error for each refused connection.
 
 
-def test_no_page_shows_a_feed_name_without_a_login(browser: Browser, closed_url: str) -> None:
+def test_no_page_shows_the_name_of_a_feed_without_a_login(browser: Browser, closed_url: str) -> None:
     with tab(browser, closed_url) as opened:
         page = opened.open("/#/feed/taxi")
         expect(page.get_by_label("Password")).to_be_visible()

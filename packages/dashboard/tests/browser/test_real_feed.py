@@ -57,7 +57,7 @@ def log_in(opened: Tab, user: str, feed: Feed) -> Page:
 
 
 def answer(page: Page, name: str, button: str, reason: str = "") -> None:
-    """Press a button of the feed and confirm the dialog."""
+    """Press a button of the feed, and confirm the dialog that opens."""
     page.get_by_role("button", name=name, exact=True).click()
     dialog = page.get_by_role("dialog")
     if reason:
@@ -79,7 +79,7 @@ def test_users_watch_and_an_operator_controls_a_real_feed_in_a_browser(
         badge, chart = page.locator("h1 + .badge"), page.locator(RATES)
         expect(badge, running.said()).not_to_have_text("starting", timeout=240_000)
 
-        # Charts change while records arrive.
+        # The charts change while records arrive.
         feed.send([*records(300, first=0), HOSTILE])
         expect(total).to_have_text("301")
         expect(chart).to_have_attribute("data-points", re.compile("[1-9]"))
@@ -106,7 +106,7 @@ def test_users_watch_and_an_operator_controls_a_real_feed_in_a_browser(
             assert operator.violations() == [], name
         page.goto(part)
 
-        # A pause stops records from landing, and all users see the pause.
+        # While the feed is paused, no records land, and all users see the pause.
         answer(page, "Pause", "Pause", "the table is repaired")
         expect(badge).to_have_text("paused")
         expect(other.locator(".note.warn")).to_contain_text("the table is repaired")
@@ -116,7 +116,7 @@ def test_users_watch_and_an_operator_controls_a_real_feed_in_a_browser(
         answer(page, "Resume", "Resume")
         expect(total).to_have_text("601")
 
-        # A viewer has no buttons, and the server refuses a request that the viewer's page sends by script.
+        # A viewer has no buttons, and the server refuses the same request if the viewer's page sends it by a script.
         assert other.locator("[data-action]").count() == 0
         status = other.evaluate(
             """async (feed) => {

@@ -25,7 +25,7 @@ PICTURES = {
 
 
 @pytest.mark.parametrize("name", PICTURES)
-def test_a_picture_of_the_page(browser: Browser, tmp_path: Path, name: str) -> None:
+def test_a_picture_of_the_page_is_taken(browser: Browser, tmp_path: Path, name: str) -> None:
     view, size, dark = PICTURES[name]
     target = Path(os.environ.get(FOLDER, tmp_path)) / f"{name}.png"
     with (

@@ -58,7 +58,7 @@ def shown(details: FeedDetails, name: str) -> dict[str, Any]:
 
 
 def batches_of(feed: Feed, monitor: FeedMonitor, count: int, *, look: Callable[[], object]) -> list[int]:
-    """Send `count` batches one after the other and call `look` meanwhile; return each batch's S3 requests."""
+    """Send `count` batches one after the other, and call `look` in each batch; return the batches' S3 requests."""
     before = monitor.snapshot().totals.batches
     for number in range(count):
         feed.send(hits("10001", 10))

@@ -1,4 +1,4 @@
-"""Access to the dashboard by token and session; requests from other sites and other users are refused."""
+"""Tokens and sessions give access to the dashboard; requests of other sites and users are refused."""
 
 import hmac
 import socket
@@ -93,7 +93,7 @@ def test_a_token_grants_its_role(closed: str, token: str, role: str) -> None:
         assert client.get("/health").json()["live"] is True
 
 
-def test_a_viewer_may_not_act_by_token_or_session(closed: str, monitor: FeedMonitor) -> None:
+def test_a_viewer_may_not_send_actions_by_token_or_session(closed: str, monitor: FeedMonitor) -> None:
     path = f"{closed}/api/feeds/hidden-name/actions"
     answer = httpx.post(path, json={"action": "stop"}, headers=bearer(VIEWER_TOKEN), trust_env=False)
     assert (answer.status_code, answer.json()["error"]) == (403, "a viewer may not do this")
@@ -197,7 +197,7 @@ def test_on_loopback_only_the_user_of_the_process_needs_no_login(monkeypatch: py
         assert (answer.status_code, "hidden-name" in answer.text) == (401, False)
 
 
-def test_the_owner_of_a_client_socket_is_read_from_the_kernel(tmp_path: Path) -> None:
+def test_the_user_who_owns_a_clients_socket_is_read_from_the_kernel(tmp_path: Path) -> None:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         server.listen()
@@ -224,7 +224,7 @@ def test_tokens_are_compared_in_constant_time(closed: str, monkeypatch: pytest.M
 
     monkeypatch.setattr("lakefeed_dashboard.access.hmac.compare_digest", compare)
     httpx.get(f"{closed}/api/feeds", headers=bearer(VIEWER_TOKEN), trust_env=False)
-    assert len(compared) == 2  # The first token matches, and the second token is compared nevertheless.
+    assert len(compared) == 2  # Although the first token matches, the second token is compared, too.
     assert all(len(digest) == 32 for digest in compared)
 
 
@@ -277,7 +277,7 @@ def test_no_path_reads_a_file_outside_the_static_folder(opened: str, path: str) 
 
 
 @pytest.mark.parametrize("name", ["a/b", "ü ñ 日本", "progress", "<script>", "a?b#c", "%2F"])
-def test_feeds_of_any_name_are_found(name: str) -> None:
+def test_feeds_are_found_by_any_name(name: str) -> None:
     from urllib.parse import quote
 
     with dashboard(monitor_of(name), without_login()) as served:
@@ -311,7 +311,7 @@ def test_no_answer_contains_a_secret(closed: str, monitor: FeedMonitor) -> None:
     assert not [secret for secret in (OPERATOR_TOKEN, VIEWER_TOKEN, PASSWORD, "argon2") if secret in everything]
 
 
-def test_wrong_tokens_are_limited_but_a_correct_token_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_tokens_are_limited_while_a_correct_token_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     monitor = monitor_of()
     with dashboard(monitor, with_login()) as served, httpx.Client(base_url=served, trust_env=False) as client:
         statuses = [client.get("/api/feeds", headers=bearer(f"wrong{n}")).status_code for n in range(30)]

@@ -1,4 +1,4 @@
-"""A driver takes limited memory after a day of one batch a second, also if open pages never read."""
+"""After a day with a batch each second, a driver has used limited memory, even if open pages never read."""
 
 import asyncio
 import gc
@@ -44,7 +44,7 @@ def batch(number: int, *, at: float) -> FinishedBatch:
 
 
 @pytest.mark.waits
-def test_a_day_of_batches_with_pages_that_never_read_takes_less_than_50_megabytes(
+def test_a_day_of_batches_takes_less_than_50_megabytes_even_if_pages_never_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(stream, "EVERY_SECONDS", 0.0)
@@ -69,7 +69,7 @@ def test_a_day_of_batches_with_pages_that_never_read_takes_less_than_50_megabyte
     finally:
         tracemalloc.stop()
     assert used < 50_000_000
-    # The peak covers the time in which pages and /metrics read the monitor, too.
+    # The peak includes the time in which pages and /metrics read the monitor.
     assert most < 100_000_000
     assert len(monitor.events.after()) == MOST_EVENTS
     assert DAY <= len(monitor.history) <= DAY + 1024
@@ -80,7 +80,7 @@ def test_a_day_of_batches_with_pages_that_never_read_takes_less_than_50_megabyte
 
 
 async def _pages(monitor: FeedMonitor, clock: list[float]) -> None:
-    """Keep fifty pages open that never read their queues, while batches end."""
+    """While batches end, keep fifty pages open that never read their queues."""
     workers = Workers()
     hub = Hub(OwnFeed(monitor), workers)
     clients = [hub.open("taxi") for _ in range(50)]

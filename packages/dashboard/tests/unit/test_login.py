@@ -1,4 +1,4 @@
-"""Login: sessions, cookies, limits on guesses, and answers that reveal nothing to an attacker."""
+"""The login has sessions, cookies and limits on guesses, and its answers reveal nothing to an attacker."""
 
 import threading
 import time
@@ -93,18 +93,19 @@ def test_an_unknown_user_and_a_wrong_password_get_the_same_answer(monkeypatch: p
         assert {client.post("/login", json=body).status_code for body in odd} == {401}
     messages = "".join(event.message for event in monitor.events.after())
     assert "refused a login for anna from 127.0.0.1" in messages
-    assert "no-user-of-this-name" not in messages  # A user may have typed a password as the name.
+    assert "no-user-of-this-name" not in messages  # A user may have typed the password into the field of the name.
 
 
 def test_a_password_check_takes_equally_long_for_known_and_unknown_users() -> None:
     passwords = Passwords({"anna": password_hash(), "vic": password_hash()})
 
     def seconds(user: str) -> float:
-        began = time.thread_time()  # CPU time: other work on the machine does not count.
+        began = time.thread_time()  # Measure CPU time, which does not include other work on the machine.
         assert not passwords._verify(user, "wrong")
         return time.thread_time() - began
 
-    # The checks of both users alternate, and only the fastest of each user counts: other work slows the caches, too.
+    # Checks of both users alternate, and only the fastest check of each user counts, because other work slows the
+    # caches.
     pairs = [(seconds("anna"), seconds("eve")) for _ in range(15)]
     known, unknown = (min(times) for times in zip(*pairs, strict=True))
     assert 0.4 < known / unknown < 2.5
@@ -114,7 +115,7 @@ def test_a_password_check_takes_equally_long_for_known_and_unknown_users() -> No
 def test_guesses_are_limited_but_the_user_can_still_log_in_from_a_known_browser(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An attacker with many addresses uses up the user's attempts."""
+    """An attacker with many addresses has used all attempts of the user."""
     monkeypatch.setattr("lakefeed_dashboard.access.Access.address_of", lambda self, request: request.headers["x-from"])
     with dashboard(monitor_of(), with_login()) as served, browser(served) as own, browser(served) as attacker:
         own.headers["x-from"] = "192.0.2.1"
@@ -190,7 +191,7 @@ def test_an_open_stream_ends_at_the_logout(monkeypatch: pytest.MonkeyPatch) -> N
             assert all(time.monotonic() < end for _ in lines)
 
 
-def test_the_audit_log_summarises_a_flood_of_refusals() -> None:
+def test_the_audit_log_sums_up_a_flood_of_refusals() -> None:
     clock, lines = Clock(), list[str]()
     audit = Audit(lambda message, **details: lines.append(message), clock=clock)
     for _ in range(1000):

@@ -1,4 +1,4 @@
-"""The metrics of several drivers in one text."""
+"""The metrics of several drivers are merged into one text."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def test_the_texts_of_several_drivers_are_merged(accept: str, parse: Any) -> Non
     assert len(found) == len(alone) + 2
 
 
-def test_lines_that_are_no_metrics_of_lakefeed_are_left_out_of_a_drivers_text() -> None:
+def test_lines_of_a_driver_that_are_not_lakefeeds_metrics_are_left_out() -> None:
     text = metrics_text([FeedReading.of(monitor_of())]).body
     before = 'up{job="x"} 1\n# EOF\n# TYPE evil counter\nevil_total 1\n'
     after = 'lakefeed_lag_offsets{a="b} 1\n<script>\n'

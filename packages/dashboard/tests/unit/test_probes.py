@@ -1,4 +1,4 @@
-"""Access to /metrics and /health, and the answers to Kubernetes' probes."""
+"""Kubernetes' probes and Prometheus get answers from /health and /metrics."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,7 +35,7 @@ def statuses(asking: httpx.Client) -> list[int]:
     return [asking.get(path, headers=given).status_code for path in PATHS]
 
 
-def test_probes_need_no_token_and_show_no_name() -> None:
+def test_probes_need_no_token_and_their_answers_show_no_name() -> None:
     monitor = FeedMonitor("hidden_name", clock=Clock())
     monitor.begin(sink="iceberg hidden.sink", fence=None)
     with client(monitor) as asking:

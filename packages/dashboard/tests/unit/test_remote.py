@@ -1,4 +1,4 @@
-"""A dashboard over many drivers answers quickly while some hang, and sends actions in its user's name."""
+"""A dashboard for many drivers answers quickly while some drivers hang, and sends actions in its user's name."""
 
 import json
 import socket
@@ -80,12 +80,13 @@ def test_the_list_of_fifty_feeds_answers_within_200_ms_while_five_hang() -> None
         else:
             pytest.fail(f"{len(rows)} feeds, of which {hung} hang")
         assert {row["feed"] for row in first} <= {row["feed"] for row in rows}
-        # Only the median counts, because the 50 servers share this process with the client, which slows some reads.
+        # Compare the median, because the 50 servers share this process with the client, which makes some reads slow.
         assert statistics.median(seconds) < 0.2, seconds
         for path in ("progress", "history", "events", "panels"):
             began = time.monotonic()
             assert client.get(f"/api/feeds/hangs_0/{path}").status_code == 503
-            assert time.monotonic() - began < 2.0  # The dashboard does not wait for the feed's far longer time-out.
+            # The dashboard does not wait for a feed as long as the feed's own time-out is.
+            assert time.monotonic() - began < 2.0
         assert client.get("/api/feeds/feed_07/progress").json()["feed"] == "feed_07"
         assert len(client.get("/api/feeds/feed_07/history?most=1").json()["points"]) == 1
         is_well = client.get("/health")
@@ -126,7 +127,9 @@ def test_a_dashboard_ignores_the_header_that_names_the_acting_user() -> None:
         assert "robot from 127.0.0.1 requests: stop" in answer.json()["event"]["message"]
 
 
-def test_the_drivers_of_this_user_are_found_and_distinguished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_drivers_of_this_user_are_found_and_have_different_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path))
     with ExitStack() as stack:
         for number in range(2):
@@ -165,7 +168,7 @@ def test_a_feed_is_listed_only_after_its_driver_has_answered() -> None:
 def test_status_and_top_show_no_answer_for_a_driver_that_the_dashboard_cannot_reach(
     command: str, tmp_path: Path
 ) -> None:
-    """The dashboard's error answer must not be taken for the progress of a feed that has just begun."""
+    """The dashboard answers with an error, which must not look like the progress of a feed that has just begun."""
     token = tmp_path / "token"
     token.write_text(VIEWER_TOKEN)
     row = {**dict.fromkeys(("lag", "rate")), "feed": "taxi", "state": "unknown", "hangs": False, "reachable": False}

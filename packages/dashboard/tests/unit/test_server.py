@@ -28,7 +28,7 @@ def test_silent_connections_are_closed_to_make_room_for_requests(monkeypatch: py
             connection.settimeout(5)
             with contextlib.suppress(ConnectionResetError):
                 assert connection.recv(10) == b""
-        # The server closes one silent connection to accept a request, for example of a liveness probe.
+        # The server closes a silent connection to accept a request, such as that of a liveness probe.
         assert httpx.get(f"{served}/health/live", trust_env=False).status_code == 200
     finally:
         for connection in silent:

@@ -1,4 +1,4 @@
-"""Server-sent events: one read a second for all pages, resumed streams, and pages that read too slowly."""
+"""All pages share one read a second for their server-sent events, resume streams, and may read slowly."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ PAGES = 100
 
 @contextmanager
 def page(url: str, query: str = "", **headers: str) -> Iterator[Iterator[tuple[str, Any, str | None]]]:
-    """Open a stream; yield its messages as kind, document, id."""
+    """Open a stream; yield kind, document and id of each message."""
     with (
         httpx.Client(trust_env=False, timeout=5) as client,
         client.stream("GET", f"{url}/api/stream{query}", headers=headers) as answer,
@@ -67,7 +67,7 @@ def test_a_page_receives_the_list_the_progress_and_new_batches_and_events() -> N
     with dashboard(monitor, without_login()) as served, page(served, "?feed=hidden-name") as found:
         assert next(found)[1]["feeds"][0]["feed"] == "hidden-name"
         assert until(found, "progress")[0]["feed"] == "hidden-name"
-        time.sleep(1.2)  # The hub sends batches and events from its second read on.
+        time.sleep(1.2)  # The hub sends no batches and events before its second read.
         finish(monitor, 4)
         monitor.note("a <b>note</b>\n\ndata: forged")
         kinds: dict[str, Any] = {}
@@ -89,7 +89,7 @@ def test_a_stream_resumes_after_the_last_event_received() -> None:
         last = first[1][1] or ""
         with page(served, "?feed=hidden-name", **{"Last-Event-ID": last}) as found:
             assert [until(found, "event")[0]["number"] for _ in range(2)] == [5, 6]
-        # None of these ids belongs to an event of this run, so the page gets all events.
+        # No event of this run has one of these ids, so the page gets all events.
         for other in ("1-4", "x", "-", "9" * 400):
             with page(served, "?feed=hidden-name", **{"Last-Event-ID": other}) as found:
                 assert until(found, "event")[0]["number"] == 1
@@ -180,9 +180,10 @@ def test_the_queue_of_a_slow_page_is_limited_in_bytes(monkeypatch: pytest.Monkey
 
     async def read() -> None:
         client = stream.Client(None)
-        client.send([b"more than ten bytes"])  # A client takes the first message however long it is.
+        # The first message may have any length, because a client takes it immediately.
+        client.send([b"more than ten bytes"])
         assert await client.next() == b"more than ten bytes"
-        for _ in range(5):  # Messages that were read no longer count against the limit.
+        for _ in range(5):  # Messages that a client has read no longer count towards the limit.
             client.send([b"12345", b"12345"])
             assert [await client.next(), await client.next()] == [b"12345"] * 2
         assert not client.is_dropped
@@ -192,7 +193,7 @@ def test_the_queue_of_a_slow_page_is_limited_in_bytes(monkeypatch: pytest.Monkey
     asyncio.run(read())
 
 
-def test_a_stream_without_news_sends_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_without_new_messages_sends_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "HEARTBEAT_SECONDS", 0.1)
     monkeypatch.setattr(stream, "EVERY_SECONDS", 60.0)
     with (
@@ -203,7 +204,7 @@ def test_a_stream_without_news_sends_heartbeats(monkeypatch: pytest.MonkeyPatch)
         read_until(connection, b": still here")
 
 
-def test_the_server_ends_with_open_streams_in_less_than_two_seconds() -> None:
+def test_the_server_ends_within_two_seconds_although_streams_are_open() -> None:
     before = set(threading.enumerate())
     with ExitStack() as stack:
         with dashboard(monitor_of(), without_login()) as served:

@@ -1,4 +1,4 @@
-"""HTTPS with a certificate that the test signs itself."""
+"""The dashboard serves HTTPS; the certificate is self-signed."""
 
 import datetime
 import socket
@@ -73,7 +73,7 @@ def test_a_browser_that_trusts_the_certificate_logs_in(settings: Dashboard) -> N
             stranger.get("/")
 
 
-def test_plain_text_is_refused(settings: Dashboard) -> None:
+def test_a_request_without_tls_is_refused(settings: Dashboard) -> None:
     assert settings.tls is not None
     with dashboard(monitor_of(), settings) as served:
         with socket.create_connection(address(served), timeout=5) as plain:

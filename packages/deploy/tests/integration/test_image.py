@@ -1,4 +1,4 @@
-"""Run the steps of the Dockerfile that ``lakefeed deploy image`` writes, and feeds in this image.
+"""Build the image of ``lakefeed deploy image`` by the steps of its Dockerfile, and run feeds in it.
 
 No container engine is needed: the steps run as root on Linux, in root file systems of Debian that the test makes. The
 steps use the network as a build does: for Debian packages, Python packages and jars.
@@ -31,10 +31,10 @@ MIRROR = os.environ.get("DEBIAN_MIRROR", "http://deb.debian.org/debian")
 BASE = f"debian:{RELEASE}-slim@sha256:{'0' * 64}"
 APP = "local:///opt/lakefeed/app.py"
 HERE = "127.0.0.1"
-# Besides Python, the image has only the tools that Spark's scripts, lakefeed and Hadoop start.
+# Besides Python, the image has only tools that Spark's scripts, lakefeed or Hadoop call.
 TOOLS = {"bash", "sh", "dash", "env", "rm", "chmod", "tini"}
 
-# Spark's default options for Java 17, each without the prefix java.base/.
+# Spark's default options for Java 17, without their prefix java.base/.
 OPENED = (
     *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util"),
     *("java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref", "sun.nio.ch", "sun.nio.cs"),
@@ -57,7 +57,7 @@ def network() -> tuple[dict[str, str], dict[str, Path]]:
 
 @pytest.fixture(scope="module")
 def debian() -> Image:
-    """Make a root file system as small as Debian's slim image, or take it from the cache."""
+    """Create a root file system as small as Debian's slim image, or take it from the cache."""
     assert os.geteuid() == 0, "only root can change its root file system: run this test as root"
     kept = cache_directory() / "debian" / RELEASE
     if not kept.exists():
@@ -77,7 +77,7 @@ def debian() -> Image:
 
 @pytest.fixture(scope="module")
 def context(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder that the command writes."""
+    """Return the folder that ``deploy image`` writes."""
     folder = tmp_path_factory.mktemp("context")
     done = lakefeed("deploy", "image", "--to", folder, "--base-image", BASE, "--spark-image", "cluster/spark:4.1")
     assert done.returncode == 0, done.stderr
@@ -125,7 +125,7 @@ def test_the_image_has_only_needed_tools_and_an_exact_bill_of_materials(
     assert tried.stdout.startswith("185 185 False"), tried
     assert "Read-only file system" in tried.stderr
 
-    # The bill of materials in the image is exact: all packages of the package managers, and all jars.
+    # The bill of materials in the image lists exactly the packages of the package managers, and the jars.
     text = (image.root / "opt/lakefeed/sbom.cdx.json").read_text()
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
     kinds = Counter(part["purl"].partition("/")[0] for part in json.loads(text)["components"])
@@ -134,7 +134,7 @@ def test_the_image_has_only_needed_tools_and_an_exact_bill_of_materials(
     distributions = {path.name for path in (image.root / "opt/lakefeed/venv/lib").glob("*/site-packages/*.dist-info")}
     assert kinds["pkg:pypi"] == len(distributions)
     assert kinds["pkg:deb"] > 80
-    # The bill beside the Dockerfile is written before the build and names the same versions.
+    # The bill beside the Dockerfile, which was written before the build, names the same versions.
     planned = {part["purl"] for part in json.loads((context / "sbom.cdx.json").read_text())["components"]}
     built = {part["purl"] for part in json.loads(text)["components"]}
     normal = {purl.replace("_", "-").replace(".", "-").lower() for purl in built}
@@ -166,7 +166,7 @@ def in_pod(
     conf.mkdir(exist_ok=True)
     lines = [f"{key}={value}" for key, value in settings.items()]
     (conf / "spark.properties").write_text("\n".join(lines))
-    # User 185 must write the catalog's SQLite file, so give it the file; a cluster has its catalog on a server.
+    # Give the catalog's SQLite file to user 185, who must write it; a cluster would have its catalog on a server.
     folder = stack.catalog_file.parent
     for each in (folder, *folder.glob(f"{stack.catalog_file.name}*")):
         each.chmod(0o777)
@@ -251,7 +251,7 @@ def test_an_executor_in_the_image_runs_the_tasks_of_a_feed(
 def test_lakefeed_runs_in_the_spark_image_of_a_cluster(
     stack: Endpoints, debian: Image, context: Path, feed: Feed, scratch: dict[str, Path], tmp_path: Path
 ) -> None:
-    """A cluster's image has the layout of Spark's own: Spark and its Python part in /opt/spark, nothing of lakefeed."""
+    """The image has the layout of Spark's own image: Spark and PySpark in /opt/spark, nothing of lakefeed."""
     site, files = network()
     cluster = tmp_path / "cluster"
     cluster.mkdir()

@@ -89,15 +89,15 @@ def apply(api: KubernetesApi, text: str, *options: str) -> subprocess.CompletedP
 
 
 @pytest.mark.parametrize("name", MANIFESTS)
-def test_the_role_on_the_page_allows_a_user_to_apply_the_manifests(api: KubernetesApi, name: str) -> None:
+def test_the_role_on_the_page_lets_a_user_apply_the_manifests(api: KubernetesApi, name: str) -> None:
     text = DOCUMENTS[name]()
     kinds = [item["kind"] for item in documents(text)]
-    # A dry run cannot come first: it would refuse to bind a role that does not exist yet.
+    # Do not begin with a dry run, which would refuse to bind a role that does not exist yet.
     for options in ((), ("--dry-run=server",), ()):
         done = apply(api, text, *options)
         assert done.returncode == 0, done.stderr
         assert len(done.stdout.splitlines()) == len(kinds)
-    # The second apply changes nothing, so the API server has added nothing that differs from the manifest.
+    # The second apply changes nothing: the API server has added no field that differs from the manifest.
     (application,) = (line for line in done.stdout.splitlines() if line.startswith("sparkapplication"))
     assert application.endswith("unchanged"), done.stdout
     api.do("delete", *kinds_and_names(text), "--namespace=spark-jobs", user=DEPLOYER)
@@ -166,7 +166,7 @@ def spark_files(folder: Path, application: Object, api: KubernetesApi) -> list[s
 
 
 def test_the_api_server_accepts_the_driver_pod_of_spark_submit(api: KubernetesApi, tmp_path: Path) -> None:
-    """spark-submit makes the pods in cluster mode; each operator runs it with its own rights."""
+    """In cluster mode, spark-submit creates the driver's pod; an operator runs spark-submit with the operator's rights."""
     text = DOCUMENTS["kubernetes/taxi-apache.yaml"]()
     assert apply(api, text).returncode == 0
     application = application_of("kubernetes/taxi-apache.yaml")
@@ -200,7 +200,7 @@ def test_the_api_server_accepts_the_driver_pod_of_spark_submit(api: KubernetesAp
 
 
 def test_the_account_in_the_manifest_lets_a_driver_start_executors(api: KubernetesApi, tmp_path: Path) -> None:
-    """Use ``lakefeed run --master k8s://…``: Spark's scheduler requests the pods as a driver in the cluster does."""
+    """With ``lakefeed run --master k8s://…``, Spark's scheduler requests pods as a driver in the cluster does."""
     application = application_of("kubernetes/taxi-apache.yaml")
     spark_files(tmp_path, application, api)
     conf: dict[str, Any] = dict(application["spec"]["sparkConf"])

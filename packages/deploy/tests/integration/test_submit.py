@@ -8,12 +8,12 @@ import pytest
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed
 
-# No server listens at this address: a submission that passes the checks stages a jar and fails in seconds.
+# No server listens here: a submission that passes the checks copies the jar, and fails within seconds.
 MASTER = "spark://127.0.0.1:1"
 
 
 def submit(feed: Feed, file: Path, *options: str) -> tuple[int, str, list[Path]]:
-    """Run ``deploy submit``; return the exit status, the messages, and the files in the stage folder."""
+    """Run ``deploy submit``; return the exit status, the messages, and the copied files."""
     stage = feed.folder / "stage"
     stage.mkdir(exist_ok=True)
     mode = ("--master", MASTER, "--deploy-mode", "cluster", "--supervise", "--stage", stage)

@@ -1,4 +1,4 @@
-"""After the first run, a shell makes the archive of its classes; the archive gets its name when it is complete."""
+"""After the first run, a shell process creates the archive of classes, and renames it when it is complete."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 from lakefeed_deploy import archive_follower
 from lakefeed_deploy.archive_follower import _make
 
-# Stands for Java: writes its arguments into the file of -XX:SharedArchiveFile.
+# A stand-in for Java, which writes its arguments into the file of -XX:SharedArchiveFile.
 JAVA = """#!/bin/sh
 for each in "$@"; do case $each in -XX:SharedArchiveFile=*) printf '%s ' "$@" > "${each#*=}";; esac; done
 """
@@ -18,7 +18,7 @@ for each in "$@"; do case $each in -XX:SharedArchiveFile=*) printf '%s ' "$@" > 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make a Java, and a folder for archives."""
+    """Create a stand-in for Java, and a folder for archives."""
     monkeypatch.setattr(archive_follower, "require_java", lambda: tmp_path / "java")
     (tmp_path / "java").write_text(JAVA)
     (tmp_path / "java").chmod(0o700)
@@ -27,7 +27,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def end_of_a_run(folder: Path, name: str = "1") -> str:
-    """Let the process of a run end; return the archive's content, or an empty text if there is none."""
+    """Simulate the end of a run; return the content of the archive, or an empty text if there is none."""
     listed, archive = folder / f"a.{name}.list", folder / "a.jsa"
     listed.write_text("the classes")
     with subprocess.Popen(["/bin/sh", "-c", "read line"], stdin=subprocess.PIPE) as jvm:
@@ -39,7 +39,7 @@ def end_of_a_run(folder: Path, name: str = "1") -> str:
     return archive.read_text() if archive.exists() else ""
 
 
-def test_the_archive_is_made_of_the_list_and_the_class_path(folder: Path) -> None:
+def test_the_archive_is_created_from_the_list_of_classes_and_the_class_path(folder: Path) -> None:
     made = end_of_a_run(folder)
     assert f"-XX:SharedClassListFile={folder}/a.1.taken " in made
     assert made.endswith("-cp the class path ")
@@ -57,7 +57,7 @@ def test_a_failed_attempt_is_not_repeated_for_a_day(folder: Path, tmp_path: Path
     assert [*folder.iterdir()] == [folder / "a.jsa"]
 
 
-def test_old_archives_and_what_killed_processes_left_are_removed(folder: Path) -> None:
+def test_old_archives_and_files_of_killed_processes_are_removed(folder: Path) -> None:
     for number in range(5):
         (folder / f"{number}.jsa").write_text("")
         os.utime(folder / f"{number}.jsa", (number, number))
@@ -67,7 +67,7 @@ def test_old_archives_and_what_killed_processes_left_are_removed(folder: Path) -
     assert sorted(file.name for file in folder.iterdir()) == ["3.jsa", "4.jsa", "a.jsa"]
 
 
-def test_a_folder_that_cannot_be_written_is_no_error(folder: Path) -> None:
+def test_a_read_only_folder_is_no_error(folder: Path) -> None:
     with subprocess.Popen(["/bin/sh", "-c", "read line"], stdin=subprocess.PIPE) as jvm:
         _make(jvm, folder / "missing" / "a.jsa", folder / "missing" / "a.1.list", "the class path")
         jvm.communicate()

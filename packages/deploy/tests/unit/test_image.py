@@ -81,15 +81,15 @@ def test_the_bill_is_valid_and_has_all_fixed_versions(written: ImageFiles) -> No
         ("pypi", "click", "8.5.1"),
     ],
 )
-def test_a_package_url_follows_its_specification(kind: str, name: str, version: str) -> None:
+def test_a_package_url_has_the_specified_form(kind: str, name: str, version: str) -> None:
     purl = PackageURL.from_string(Component(kind, name, version, None, "test").purl)
     namespace = f"debian/{name}" if kind == "deb" else name
     assert (purl.type, "/".join(filter(None, (purl.namespace, purl.name))), purl.version) == (kind, namespace, version)
 
 
 @pytest.mark.waits
-def test_a_locked_jar_replaces_sparks_jar_with_the_same_classes() -> None:
-    # Java reads the jars of a folder in an undefined order, so each class should be in one jar only.
+def test_a_locked_jar_replaces_sparks_jar_of_the_same_classes() -> None:
+    # Java reads the jars of a folder in any order, so each class should be in only one jar.
 
     def classes(jar: Path) -> set[str]:
         names = zipfile.ZipFile(jar).namelist()
@@ -101,7 +101,7 @@ def test_a_locked_jar_replaces_sparks_jar_with_the_same_classes() -> None:
         (own.name.rpartition("-")[0], theirs.name.rpartition("-")[0])
         for own, names in locked.items()
         for theirs, others in bundled.items()
-        # One common class is allowed, because several of Spark's own jars share an empty class.
+        # A single common class is allowed, because several of Spark's own jars have the same empty class.
         if len(names & others) > 1
     }
     assert shared == {("lz4-java", "lz4-java"), ("iceberg-spark-runtime-4.1_2.13", "jts-core")}
@@ -126,7 +126,7 @@ def test_a_wheel_has_the_package_and_a_complete_list_of_its_files(written: Image
     assert write_wheels(tmp_path)[0].read_bytes() == first
 
 
-def test_invalid_images_and_missing_requirements_are_refused(tmp_path: Path) -> None:
+def test_an_invalid_image_and_missing_requirements_are_refused(tmp_path: Path) -> None:
     for wrong in ("debian:bookworm@sha256:123", "Debian", "debian AS build\nRUN x", ""):
         with pytest.raises(ConfigError, match="is not the name of an image") as refused:
             write_image_files(tmp_path / "image", base_image=wrong)
@@ -143,7 +143,7 @@ def test_the_command_reports_a_base_image_without_a_digest(tmp_path: Path) -> No
     assert "debian:bookworm-slim has no digest" in done.output
 
 
-def test_jars_are_taken_from_the_image_or_else_from_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jars_are_copied_from_the_image_or_else_from_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = jars.read_lock().of(("spark",))[:2]
     installed = tmp_path / jars.artifact_path(first.coordinate)
     installed.parent.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""The size of a feed, checked by hand, up to 10,000 partitions and 1,000 topics."""
+"""The computed size of a feed equals sizes computed by hand, up to 10,000 partitions and 1,000 topics."""
 
 import json
 import time
@@ -67,7 +67,7 @@ def test_a_rate_is_parsed(text: str, rate: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "fast", "100", "0/s", "1/0s", "-1/s", "1/fortnight", "_/s", "1e6/s", "1/s/s"])
-def test_a_text_that_is_no_rate_is_refused(text: str) -> None:
+def test_a_text_that_is_not_a_rate_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="is not a rate"):
         parse_rate(text)
 
@@ -94,12 +94,12 @@ def test_the_size_for_two_cores_equals_a_calculation_by_hand() -> None:
     assert found.warnings == ()
 
 
-def test_the_size_for_a_million_records_a_second_equals_a_calculation() -> None:
+def test_the_size_for_a_million_records_a_second_equals_a_calculation_by_hand() -> None:
     found = sized(1_000_000.0)
     assert found["cores"] == 6
     assert found["executors"] == 2
     assert found["partitions"] == 16
-    # 8 slots read 2,000,000 records/s, twice the input, so an hour's backlog takes an hour.
+    # 8 slots read 2,000,000 records/s, twice the input, so the backlog of an hour is read within an hour.
     assert found["an hour's backlog"] == 3600
     assert found["from Kafka"] == 150.0
     assert found["to the store"] == 20.0
@@ -119,7 +119,7 @@ def test_ten_thousand_partitions_cause_warnings_about_metadata_and_files() -> No
     assert calm["driver memory"] < found["driver memory"]
 
 
-def test_the_size_for_a_thousand_topics_with_a_table_each() -> None:
+def test_a_thousand_topics_with_a_table_each_are_sized() -> None:
     kafka = {"bootstrap_servers": "broker:9092", "topics_pattern": "t-.*"}
     many: dict[str, Any] = {
         "source": {"kafka": kafka},
@@ -128,7 +128,7 @@ def test_the_size_for_a_thousand_topics_with_a_table_each() -> None:
     }
     found = sized(1_000_000.0, topics=1000, **many)
     assert found["partitions"] == 1000
-    # 4 tables commit at once, 250 times in turn: this takes 75 s, longer than the file's trigger of a minute.
+    # 4 tables commit at once, in 250 rounds: this takes 75 s, longer than the file's trigger of a minute.
     assert found["trigger"] > 75
     assert any(warning.startswith("trigger:") for warning in found.warnings)
     assert found["S3 requests an hour"] == pytest.approx((1000 + 4 * 1000) * 3600 / found["trigger"], abs=1)
@@ -210,7 +210,7 @@ def test_the_output_of_the_bench_is_parsed(tmp_path: Path) -> None:
         (json.dumps(bench(runs=[])), "is not the output of"),
     ],
 )
-def test_a_file_that_is_no_result_of_the_bench_is_refused(tmp_path: Path, text: str, message: str) -> None:
+def test_a_file_that_is_not_a_result_of_the_bench_is_refused(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "throughput.json"
     file.write_text(text)
     with pytest.raises(ConfigError, match=message):
@@ -222,7 +222,7 @@ def test_the_size_is_refused_without_a_result_of_the_bench(tmp_path: Path) -> No
         MachineSpeed.read(tmp_path / "none.json", sink="iceberg")
 
 
-def test_the_figures_on_the_page_are_the_computed_ones() -> None:
+def test_the_figures_on_the_page_are_the_computed_figures() -> None:
     docs = Path(__file__).parents[4] / "docs"
     machine = MachineSpeed.read(docs / "size-a-feed.json", sink="iceberg")
     kafka = {"bootstrap_servers": "broker:9092", "topics_pattern": "trips-.*"}

@@ -1,4 +1,4 @@
-"""Search servers and drivers are killed within a batch; after the next run, every record is one document."""
+"""A search server or driver is killed during a batch; after the next run, every record is one document."""
 
 import os
 import signal
@@ -56,7 +56,7 @@ def versions(search: SearchServer, feed: Feed) -> dict[str, int]:
 
 
 def at_bulk(number: int, act: Any) -> Any:
-    """Return a hook for a gate that calls `act` once, at bulk request number `number`."""
+    """Return a hook for a gate; the hook calls `act` once, at the bulk request with this number."""
     lock, come = threading.Lock(), [0]
 
     def before(method: str, path: str, body: bytes) -> Answer | None:
@@ -73,7 +73,7 @@ def at_bulk(number: int, act: Any) -> Any:
 
 
 @pytest.mark.slow
-def test_each_record_is_one_document_after_the_server_was_killed_in_a_batch(
+def test_each_record_is_one_document_after_the_server_was_killed_during_a_batch(
     feed: Feed, search: SearchServer, opened: Gate, here: SparkSession
 ) -> None:
     feed.create_topic(partitions=2)
@@ -95,7 +95,7 @@ def test_each_record_is_one_document_after_the_server_was_killed_in_a_batch(
 
 
 @pytest.mark.slow
-def test_a_search_server_that_is_down_pauses_only_the_sink_into_this_server(
+def test_a_search_server_that_is_down_pauses_only_its_own_sink(
     feed: Feed, search: SearchServer, opened: Gate, here: SparkSession
 ) -> None:
     copied = {**sink_of(feed, opened), "on_failure": "pause"}
@@ -124,7 +124,7 @@ def test_a_search_server_that_is_down_pauses_only_the_sink_into_this_server(
 
 
 @pytest.mark.slow
-def test_each_record_is_one_document_after_the_driver_was_killed_in_a_batch(
+def test_each_record_is_one_document_after_the_driver_was_killed_during_a_batch(
     feed: Feed, search: SearchServer, opened: Gate, here: SparkSession, tmp_path: Path
 ) -> None:
     feed.create_topic(partitions=2)
@@ -151,7 +151,7 @@ def test_each_record_is_one_document_after_the_driver_was_killed_in_a_batch(
 
 
 @pytest.mark.slow
-def test_a_suspended_driver_writes_nothing_after_another_driver_has_taken_over(
+def test_a_suspended_driver_writes_nothing_after_another_driver_has_replaced_it(
     feed: Feed, search: SearchServer, opened: Gate, here: SparkSession, tmp_path: Path
 ) -> None:
     feed.create_topic(partitions=2)

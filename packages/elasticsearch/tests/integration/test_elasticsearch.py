@@ -1,4 +1,4 @@
-"""A feed from a topic into a search server, and mistakes that a check finds before a run."""
+"""A feed lands a topic in a search server, and a check finds mistakes before a run."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -63,7 +63,7 @@ def test_a_feed_resumes_at_the_position_of_the_index(
     shown = [value for _, value in lake.sparkContext.getConf().getAll()]
     shown += [str(row) for row in lake.sql("SET -v").collect()]
     assert not any(opened.password in each or opened.login in each for each in shown)
-    # Another client removes the index; the checkpoint still has the batches as committed.
+    # Another client removes the index, although the checkpoint has the batches as committed.
     search.ask("DELETE", f"/{feed.name}")
     feed.send(feed.avro(trips(1)))
     with pytest.raises(CheckpointMismatch):
@@ -100,7 +100,7 @@ def test_check_connect_exits_with_the_status_of_the_problem(feed: Feed, opened: 
 
 
 @pytest.mark.slow
-def test_run_batch_resumes_after_the_previous_run(
+def test_a_batch_run_resumes_after_the_previous_batch_run(
     feed: Feed, search: SearchServer, opened: Gate, lake: SparkSession
 ) -> None:
     feed.create_topic()

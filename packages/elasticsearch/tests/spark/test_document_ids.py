@@ -1,4 +1,4 @@
-"""Different keys have different document ids, whatever characters their values contain."""
+"""Different keys have different document ids, whatever characters the values of the keys contain."""
 
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 
 from lakefeed_elasticsearch.layout import LONGEST_ID, id_of
 
-# Texts of the characters that the encoding uses, or of any characters.
+# The texts consist of characters that the encoding uses, or of any characters.
 TEXT = st.text(alphabet="\\/NE#a", max_size=4) | st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=200
 )

@@ -40,7 +40,7 @@ def test_each_batch_is_committed_once_with_its_ranges(shop: SearchFeed) -> None:
     assert position.ranges == shop.commit(20, start=30).ranges
     [last] = index.commits()
     assert (last.batch_id, last.rows, last.fence) == (1, 20, shop.fence)
-    # A request has at most 7 documents, so the batches of 30 and 20 documents take at least 5 and 3 requests.
+    # A request has at most 7 documents, so batches of 30 and 20 documents need at least 5 and 3 requests.
     assert shop.gate.bulks() >= 5 + 3
 
 
@@ -115,7 +115,7 @@ def test_documents_of_a_replaced_driver_do_not_overwrite_newer_documents(shop: S
     assert [each["v"] for each in shop.documents().values()] == ["new"]
 
 
-def test_a_commit_that_was_sent_before_another_driver_took_the_fence_does_not_land(shop: SearchFeed) -> None:
+def test_a_commit_sent_before_another_driver_took_the_fence_does_not_land(shop: SearchFeed) -> None:
     older = shop.started()
     fence = shop.fence
 
@@ -149,7 +149,7 @@ def test_a_driver_reads_the_fence_again_before_a_retry(shop: SearchFeed) -> None
     assert (shop.gate.bulks(), shop.documents()) == (1, {})
 
 
-def test_only_the_documents_that_a_busy_server_refused_are_sent_again(shop: SearchFeed) -> None:
+def test_only_documents_that_a_busy_server_refused_are_sent_again(shop: SearchFeed) -> None:
     index = shop.started()
     sent: list[int] = []
 
@@ -172,7 +172,7 @@ def test_only_the_documents_that_a_busy_server_refused_are_sent_again(shop: Sear
 
 
 @pytest.mark.slow
-def test_requests_that_the_server_finds_too_large_are_halved(shop: SearchFeed) -> None:
+def test_requests_that_are_too_large_for_the_server_are_halved(shop: SearchFeed) -> None:
     index = shop.started()
     shop.gate.before = lambda method, path, body: (413, b"") if body.count(b"\n") > 6 and "/_bulk" in path else None
     shop.land(index, shop.rows(20))
@@ -354,7 +354,9 @@ def test_append_refuses_rows_that_do_not_come_from_exactly_one_record(shop: Sear
 
 
 @pytest.mark.slow
-def test_a_recreated_topic_is_refused_because_its_documents_would_have_the_same_ids(shop: SearchFeed) -> None:
+def test_a_recreated_topic_is_refused_because_its_documents_would_have_the_ids_of_older_documents(
+    shop: SearchFeed,
+) -> None:
     index = shop.started()
     shop.land(index, shop.rows(10))
     moved = OffsetRanges((OffsetRange("topic", 0, 0, 0),), {"topic": "id-two"})
@@ -375,7 +377,7 @@ def test_a_removed_index_stops_the_feed_until_the_next_start(shop: SearchFeed) -
     with pytest.raises(CheckpointMismatch, match="was removed"):
         index.apply_schema(shop.rows(0).schema)
     assert index.position() is None
-    # A new driver starts over, and its document versions are above those of the removed index.
+    # A new driver starts over; the versions of its documents are higher than those of the removed index.
     shop.land(shop.started(), shop.rows(10), batch=0, start=0)
     assert len(shop.documents()) == 10
 

@@ -1,4 +1,4 @@
-"""Run the tests that all ledgers pass on the ledger in a search server."""
+"""The ledger in a search server passes the tests that all ledgers must pass."""
 
 from collections.abc import Iterator
 

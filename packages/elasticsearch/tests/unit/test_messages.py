@@ -1,4 +1,4 @@
-"""Error texts contain no values of records from messages of search servers."""
+"""An error text omits values of records, which messages of search servers may quote."""
 
 from lakefeed_elasticsearch.server import Answer, refusal
 

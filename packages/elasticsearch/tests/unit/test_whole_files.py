@@ -1,4 +1,4 @@
-"""Pipeline files with this sink: the place of the index, logins, checkpoints."""
+"""Pipeline files with this sink: the location of the index, logins, checkpoints."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.support.pipeline_text import Reader
 
 
 @pytest.mark.parametrize(("url", "is_one"), [(["http://f:9200", "http://e:9200/"], True), ("http://f:9200", False)])
-def test_two_sinks_that_share_a_node_are_one_place(url: str | list[str], is_one: bool) -> None:
+def test_two_sinks_into_an_index_are_found_even_if_they_share_only_one_node(url: str | list[str], is_one: bool) -> None:
     [first] = ElasticsearchSinkConfig(url="http://E:9200", index="i").places(brokers="")
     [second] = ElasticsearchSinkConfig(url=url, index="i").places(brokers="")
     assert first.mixes_with(second) is is_one

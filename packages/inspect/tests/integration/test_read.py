@@ -1,4 +1,4 @@
-"""``lakefeed read`` writes exactly the chosen records once, from a real broker into each kind of target."""
+"""From a real broker, ``lakefeed read`` writes exactly the selected records, each once, into any kind of target."""
 
 import json
 from collections.abc import Iterable
@@ -63,7 +63,7 @@ def test_missing_offsets_are_an_error(lake: SparkSession, sent: Feed) -> None:
         lf.read_topic(lake, sent.topic, ranges=[lf.OffsetRange(sent.topic, 3, 0, 1)])
 
 
-def test_a_time_range_has_all_records_from_its_start_to_before_its_end(lake: SparkSession, feed: Feed) -> None:
+def test_a_time_range_includes_its_start_and_excludes_its_end(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=2)
     noon = int(datetime(2026, 11, 20, 12, tzinfo=UTC).timestamp() * 1000)
     producer = Producer({"bootstrap.servers": feed.stack.bootstrap_servers})
@@ -84,7 +84,7 @@ def test_a_time_range_has_all_records_from_its_start_to_before_its_end(lake: Spa
 
 
 @pytest.mark.parametrize("keys", [50, pytest.param(1_000_000, marks=pytest.mark.slow)])
-def test_compacted_topic_gives_the_newest_record_of_each_key(lake: SparkSession, feed: Feed, keys: int) -> None:
+def test_a_compacted_topic_gives_the_newest_record_of_each_key(lake: SparkSession, feed: Feed, keys: int) -> None:
     topics = Topics(feed.stack.bootstrap_servers)
     topics.create(feed.topic, partitions=2, config={"cleanup.policy": "compact"})
     producer = Producer({"bootstrap.servers": feed.stack.bootstrap_servers, "linger.ms": 20, "acks": 1})
@@ -116,7 +116,7 @@ def test_compacted_topic_gives_the_newest_record_of_each_key(lake: SparkSession,
     assert {row["value"] for row in feed.rows(f"{feed.table}_newest")} == expected
 
 
-def test_topics_of_a_pattern_are_read(lake: SparkSession, feed: Feed) -> None:
+def test_all_topics_of_a_pattern_are_read(lake: SparkSession, feed: Feed) -> None:
     for number in range(2):
         feed.create_topic(partitions=1, topic=f"{feed.topic}.{number}")
         feed.send([f"{number}.{each}".encode() for each in range(5)], topic=f"{feed.topic}.{number}")
@@ -149,7 +149,7 @@ def test_each_target_gets_every_row_and_an_existing_target_stays_unchanged(
         assert [each for each in Path(path).iterdir() if each.suffix == f".{file_format}"]
 
 
-def test_a_refused_read_writes_no_rows(lake: SparkSession, sent: Feed, tmp_path: Path) -> None:
+def test_a_read_that_is_refused_writes_no_rows(lake: SparkSession, sent: Feed, tmp_path: Path) -> None:
     sent.send([b"\x01broken", None], partition=0)
     read = BatchRead.of(sent.pipeline(decode=DECODE))
     table, folder = f"lake.{sent.name}.copy", tmp_path / "copy"
@@ -188,7 +188,7 @@ def test_records_of_an_open_transaction_are_not_read(lake: SparkSession, feed: F
     producer.flush(30)
     pipeline, shown = feed.pipeline(decode="string"), ConsoleResult(limit=None, as_json=False)
     done = BatchRead.of(pipeline).to(shown, Selection(), spark=lake)
-    # The 7 offsets below the open transaction: three records, their marker, two aborted records and their marker.
+    # Below the open transaction are 7 offsets: three records, their marker, two aborted records and their marker.
     expected = [b'{"id": %d}' % number for number in range(3)]
     assert (done.offsets, done.records, [value.encode() for (value,) in shown.rows if value]) == (7, 3, expected)
     with pytest.raises(ResourceMissing, match="has no offset 8 yet, it ends at 7"):
@@ -197,7 +197,7 @@ def test_records_of_an_open_transaction_are_not_read(lake: SparkSession, feed: F
 
 
 @pytest.mark.slow
-def test_the_read_command_accepts_a_pipeline_and_a_topic(sent: Feed) -> None:
+def test_the_read_command_takes_its_settings_from_a_pipeline_or_a_topic(sent: Feed) -> None:
     file = sent.write_file(decode=DECODE)
     some = ("--range", f"{sent.topic}:0:10:13", "--range", f"{sent.topic}:2:0:2")
     shown = lakefeed("read", file, *some, environment=sent.environment)

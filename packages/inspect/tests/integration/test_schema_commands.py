@@ -66,7 +66,7 @@ def test_schema_show_and_diff_work_without_a_table(feed: Feed, versions: list[in
     assert f"  version 2  id {versions[1]}  area renamed from zone; fare added (double)\n" in text
 
 
-def test_show_compares_registry_and_table_and_diff_lists_the_changes(
+def test_schema_show_compares_registry_and_table_and_schema_diff_lists_the_changes(
     lake: SparkSession, feed: Feed, versions: list[int]
 ) -> None:
     create(lake, feed)
@@ -105,7 +105,9 @@ def test_show_compares_registry_and_table_and_diff_lists_the_changes(
 DECODE = {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}}
 
 
-def test_diff_refuses_an_impossible_change_of_a_column(lake: SparkSession, feed: Feed, versions: list[int]) -> None:
+def test_schema_diff_refuses_a_change_that_a_column_does_not_allow(
+    lake: SparkSession, feed: Feed, versions: list[int]
+) -> None:
     lake.sql(f"CREATE NAMESPACE {feed.table.rpartition('.')[0]}")
     lake.sql(f"CREATE TABLE {feed.table} (id STRING) USING iceberg")
     refused = run(feed, "diff", feed.write_file())
@@ -136,7 +138,7 @@ def test_schema_history_lists_the_versions(lake: SparkSession, feed: Feed) -> No
 
 
 def test_schema_infer_prints_a_schema_of_the_records(lake: SparkSession, feed: Feed) -> None:
-    """The command runs in this process and uses the running session; a separate process would start a session."""
+    """The command runs in this process, because a separate process would have to start another session."""
     feed.create_topic()
     pipeline = feed.write_file(decode={"json": {"schema_ddl": "id BIGINT"}})
     with_nothing = run(feed, "infer", pipeline)

@@ -1,4 +1,4 @@
-"""Databases and drivers are killed within a batch; no reader sees a part of a batch, and every record lands once."""
+"""A database or driver is killed during a batch: readers see no part of a batch, and every record lands once."""
 
 import os
 import signal
@@ -78,7 +78,7 @@ def running(pipeline: Pipeline, spark: SparkSession) -> Iterator[list[Any]]:
     assert not runs.is_alive()
 
 
-def test_each_record_lands_once_after_the_database_was_killed_in_a_batch(
+def test_each_record_lands_once_after_the_database_was_killed_during_a_batch(
     feed: Feed, server: Server, here: SparkSession
 ) -> None:
     feed.create_topic(partitions=2)
@@ -89,7 +89,7 @@ def test_each_record_lands_once_after_the_database_was_killed_in_a_batch(
     process = server.process
     assert process is not None
     with watched(server) as seen, running(pipeline, here) as ended:
-        # When a staging table exists, the tasks write rows, or have just written them.
+        # The tasks write their rows while a staging table exists.
         wait_for(lambda: staging_tables(server))
         process.kill()
         process.start_again()
@@ -109,16 +109,14 @@ def test_each_record_lands_once_after_the_database_was_killed_in_a_batch(
 
 
 @pytest.mark.parametrize("server", ["mariadb", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True)
-def test_a_database_that_is_down_pauses_only_the_sink_into_this_database(
-    feed: Feed, server: Server, here: SparkSession
-) -> None:
+def test_a_database_that_is_down_pauses_only_its_own_sink(feed: Feed, server: Server, here: SparkSession) -> None:
     def pipeline(**sinks: Any) -> Pipeline:
         return Pipeline.from_file(feed.write_file(sinks=sinks), environment=environment_of(feed, server))
 
     feed.create_topic(partitions=2)
     send(feed, 100)
     pipeline().run(spark=here, once=True)
-    # A sink that is added to a feed that has already run begins with the feed's next batch.
+    # If a feed has already run, a sink that is added to it begins with the next batch.
     both = pipeline(copy={**sink_of(server), "on_failure": "pause"})
     send(feed, 50, start=100)
     both.run(spark=here, once=True)
@@ -180,7 +178,7 @@ def test_each_record_lands_once_after_the_driver_was_killed_before_or_after_the_
     with another_driver(feed, server, tmp_path) as dies:
         dies.prepare(tmp_path / f"{feed.name}.yaml")
         if when == "before":
-            # The driver has to take the fence first, because the fence is in the row that this transaction locks.
+            # Let the driver take the fence first, because the fence is in the row that this transaction locks.
             fence = server.execute("SELECT fence FROM lakefeed_feeds")
             dies.tell("0")
             wait_for(lambda: server.execute("SELECT fence FROM lakefeed_feeds") != fence)
@@ -198,8 +196,8 @@ def test_each_record_lands_once_after_the_driver_was_killed_before_or_after_the_
                 wait_for(lambda: is_dropping(server))
                 dies.process.kill()
                 dies.process.wait(30)
-                # While MySQL waits for a lock, it checks only once a second that its client is still connected. With
-                # the lock before that check, MySQL would drop the table for the dead client.
+                # While MySQL waits for a lock, it checks only once a second whether its client is still connected. If
+                # MySQL got the lock before this check, it would drop the table for the dead client.
                 wait_for(lambda: not is_dropping(server))
     assert staging_tables(server)
     send(feed, 10, start=100 + BATCH)
@@ -210,7 +208,7 @@ def test_each_record_lands_once_after_the_driver_was_killed_before_or_after_the_
 
 
 @pytest.mark.slow
-def test_a_suspended_driver_writes_nothing_after_another_driver_has_taken_over(
+def test_a_suspended_driver_writes_nothing_after_another_driver_has_replaced_it(
     feed: Feed, server: Server, here: SparkSession, tmp_path: Path
 ) -> None:
     feed.create_topic(partitions=2)
@@ -229,8 +227,8 @@ def test_a_suspended_driver_writes_nothing_after_another_driver_has_taken_over(
             for each in jvms:
                 os.kill(each, signal.SIGSTOP)
         if isinstance(server, PostgreSQL):
-            # The suspended driver now has the lock. The server would end that driver's transaction after LOCK_SECONDS;
-            # the test ends the transaction now.
+            # The suspended driver holds the lock now. The server would end its transaction after LOCK_SECONDS; the test
+            # ends the transaction immediately.
             server.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state LIKE 'idle in%'")
         else:
             for (number,) in server.execute(

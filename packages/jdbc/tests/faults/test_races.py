@@ -1,4 +1,4 @@
-"""Two drivers write into one table at the same time, many times; every record lands once."""
+"""Two drivers write into a table at the same time, and every record lands once. Repeated many times."""
 
 import random
 from collections import Counter

@@ -1,4 +1,4 @@
-"""A feed from a topic into PostgreSQL, MariaDB and MySQL, and mistakes that a check finds before a run."""
+"""A feed lands a topic in PostgreSQL, MariaDB and MySQL, and a check finds mistakes before a run."""
 
 from collections.abc import Callable
 from typing import Any
@@ -82,7 +82,7 @@ def test_a_feed_without_a_checkpoint_resumes_at_the_position_of_the_database(
     assert pipeline.verify(deep=True).faults == ()
 
 
-def test_the_error_names_the_record_of_a_refused_row(feed: Feed, server: Server, lake: SparkSession) -> None:
+def test_the_error_for_a_refused_row_names_its_record(feed: Feed, server: Server, lake: SparkSession) -> None:
     feed.create_topic(partitions=2)
     pipeline = pipeline_of(feed, server)
     feed.send(feed.avro(trips(20)), partition=1)

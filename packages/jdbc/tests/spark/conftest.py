@@ -1,8 +1,8 @@
-"""Choose the tests of databases that ``make test-full`` runs."""
+"""Choose the database tests that ``make test-full`` runs."""
 
 import pytest
 
-# `make test-full` runs only these tests on PostgreSQL, and all tests on MariaDB, which has more traps.
+# `make test-full` runs only these tests on PostgreSQL, and all tests on MariaDB, where more can go wrong.
 ON_POSTGRESQL = {
     "test_each_batch_is_committed_once_with_its_ranges",
     "test_only_the_driver_that_took_the_fence_last_can_commit",
@@ -13,7 +13,7 @@ ON_POSTGRESQL = {
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as slow all tests on PostgreSQL except ``ON_POSTGRESQL``, so that only ``make test-all`` runs them."""
+    """Mark the tests on PostgreSQL as slow, but for ``ON_POSTGRESQL``, so that only ``make test-all`` runs them."""
     for item in items:
         if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
             into = item.callspec.params.get("shop", "mariadb")

@@ -1,4 +1,4 @@
-"""The sink lands batches in real databases: rows, ledger, upserts, layouts."""
+"""The sink lands batches in real databases, with the ledger, upserts and changes of the tables."""
 
 import datetime
 import json
@@ -89,7 +89,7 @@ def test_only_the_driver_that_took_the_fence_last_can_commit(shop: JdbcFeed) -> 
     assert len(shop.select("id")) == 15
 
 
-def test_a_start_drops_staging_tables_of_a_killed_driver(shop: JdbcFeed) -> None:
+def test_a_start_drops_the_staging_tables_of_a_killed_driver(shop: JdbcFeed) -> None:
     table = shop.started()
     left = f"lakefeed_stage_{table._mark}_left"
     shop.server.execute(f"CREATE TABLE {left} (a INT)", "CREATE TABLE lakefeed_stage_another_feeds (a INT)")
@@ -107,7 +107,7 @@ def test_a_batch_with_refused_rows_leaves_no_rows_and_no_commit(shop: JdbcFeed) 
     assert table.position() is None
 
 
-def test_no_error_contains_a_refused_value(shop: JdbcFeed) -> None:
+def test_no_error_contains_a_value_that_the_database_refused(shop: JdbcFeed) -> None:
     shop.server.execute(f"CREATE TABLE {shop.quoted('rows_of_shop')} (id BIGINT, v VARCHAR(30), CHECK (id < 0))")
     table = shop.started()
     rows = shop.rows(3).selectExpr("id", "'canary-4711' AS v")
@@ -154,7 +154,7 @@ def test_the_newest_change_of_each_key_lands(upserts: JdbcFeed) -> None:
     table = upserts.started()
     assert upserts.land(table, upserts.changes([(1, "a", "x", 0, 0), (2, "b", "y", 0, 1), (1, "c", "z", 0, 2)])) == 2
     assert upserts.select("id, city, v, kafka_offset") == [(1, "c", "z", 2), (2, "b", "y", 1)]
-    # Key 1 is deleted, 3 is inserted and deleted, 2 is updated, and 9 is deleted without a row.
+    # Key 1 is deleted, key 3 is inserted and deleted, key 2 is updated, and key 9, which has no row, is deleted.
     changes = [(1, None, None, 0, 10), (3, "d", "n", 0, 11), (3, None, None, 0, 12), (2, "e", "w", 0, 13)]
     assert upserts.land(table, upserts.changes([*changes, (9, None, None, 0, 14)])) == 2
     assert upserts.select("id, city, v, kafka_offset") == [(2, "e", "w", 13)]
@@ -177,7 +177,7 @@ def test_a_column_that_an_event_lacks_keeps_its_stored_value(upserts: JdbcFeed, 
     assert upserts.select("id, city, v") == [(1, None, "back"), (2, None, "v"), (3, None, "n")]
 
 
-def test_order_by_ignores_older_changes(upserts: JdbcFeed) -> None:
+def test_with_order_by_older_changes_are_ignored(upserts: JdbcFeed) -> None:
     table = upserts.started(on_delete="mark", order_by=["city"])
     upserts.land(table, upserts.changes([(1, "2026", "new", 0, 0), (2, "2026", None, 0, 1)]))
     upserts.land(table, upserts.changes([(1, "2025", "old", 1, 5), (2, "2025", "old", 1, 6), (3, None, "n", 1, 7)]))
@@ -190,7 +190,7 @@ def test_order_by_ignores_older_changes(upserts: JdbcFeed) -> None:
     assert [row[1] for row in upserts.select("id, v")] == ["new", "back", "m"]
 
 
-def test_changes_whose_offsets_give_no_order_are_refused(upserts: JdbcFeed) -> None:
+def test_changes_are_refused_if_their_offsets_give_no_order(upserts: JdbcFeed) -> None:
     table = upserts.started()
     upserts.land(table, upserts.changes([(1, "a", "x", 0, 0)]))
     with pytest.raises(ConfigError, match="more than one partition"):
@@ -218,7 +218,7 @@ def test_keys_that_differ_in_case_accent_or_blanks_are_different_rows(upserts: J
     assert len(upserts.select("city")) == len(cities)
 
 
-def test_new_and_wider_columns_change_the_table(shop: JdbcFeed, spark: SparkSession) -> None:
+def test_the_table_gets_new_and_wider_columns(shop: JdbcFeed, spark: SparkSession) -> None:
     table = shop.started(spark.sql("SELECT 1 AS id, CAST(1.5 AS FLOAT) AS f"))
     wider = spark.sql("SELECT 2147483648 AS id, 1.1D AS f, 'new' AS more, NULL AS nothing")
     table.apply_schema(wider.schema)
@@ -253,7 +253,7 @@ def test_unsuitable_tables_are_refused(upserts: JdbcFeed) -> None:
             upserts.started()
 
 
-def test_a_dropped_table_stops_the_feed_and_the_next_start_starts_over(shop: JdbcFeed) -> None:
+def test_a_dropped_table_stops_the_feed_and_the_next_start_begins_from_scratch(shop: JdbcFeed) -> None:
     table = shop.started()
     shop.land(table, shop.rows(10))
     shop.server.execute(f"DROP TABLE {shop.quoted('rows_of_shop')}")
@@ -291,7 +291,7 @@ def test_staged_rows_of_failed_attempts_do_not_land(shop: JdbcFeed, monkeypatch:
     assert len(shop.select("id")) == 10
 
 
-def test_lost_staged_rows_are_staged_again(shop: JdbcFeed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_staged_again_if_the_database_has_lost_them(shop: JdbcFeed, monkeypatch: pytest.MonkeyPatch) -> None:
     table = shop.started()
     stage, calls = JvmDatabase.stage, []
 
@@ -329,11 +329,11 @@ def test_an_update_replaces_the_rows_of_its_groups_and_overwrite_replaces_all_ro
 
 
 @pytest.mark.slow
-def test_the_refusal_of_a_mysql_login_that_needs_the_servers_key_names_the_option(
+def test_the_error_of_a_mysql_login_that_needs_the_servers_key_names_the_option(
     spark: SparkSession, mysql: MySQL
 ) -> None:
     server = mysql.new_database()
-    # The test needs a new user, because the server caches users who have logged in, and accepts them without its key.
+    # Use a new user: the server remembers users who have logged in, and accepts their next login without its key.
     server.execute("CREATE USER 'fresh'@'%' IDENTIFIED BY 'secret-4711'")
     feed = JdbcFeed(spark, server, {"user": "fresh", "password": "secret-4711"})
     url = server.jdbc_url.partition("?")[0]

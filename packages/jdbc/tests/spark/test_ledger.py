@@ -1,4 +1,4 @@
-"""Run the tests that all ledgers pass on the ledger in a database."""
+"""The ledger in a database passes the tests that all ledgers must pass."""
 
 import pytest
 from pyspark.sql import SparkSession

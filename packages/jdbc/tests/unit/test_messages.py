@@ -1,4 +1,4 @@
-"""Error texts contain no values of records from messages of databases."""
+"""An error text omits values of records, which messages of databases may quote."""
 
 import pytest
 

@@ -16,7 +16,7 @@ from lakefeed_jdbc.definition import problems
 from lakefeed_jdbc.session import PythonDatabase
 from lakefeed_jdbc.settings import Address, JdbcSinkConfig
 
-# MariaDB Connector/J 3.5 reads these TLS modes from a URL's parameters (Configuration.parse).
+# MariaDB Connector/J 3.5 reads these TLS modes from the parameters of a URL (Configuration.parse).
 MARIADB = {
     "": "disable",
     "sslMode=trust": "trust",
@@ -104,7 +104,7 @@ def plain_server() -> Iterator[tuple[int, list[bytes]]]:
                     connection, _ = server.accept()
                 except OSError:
                     return
-                # A client that only checks the port has disconnected already.
+                # A client that only checks whether the port is open has disconnected already.
                 with connection, suppress(OSError):
                     connection.sendall(struct.pack("<I", len(body))[:3] + b"\0" + body)
                     connection.settimeout(5)

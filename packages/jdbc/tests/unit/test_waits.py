@@ -1,4 +1,4 @@
-"""A client does not wait forever for a database that accepts a connection and never answers."""
+"""No client waits forever for a database that accepts a connection and never answers."""
 
 import time
 

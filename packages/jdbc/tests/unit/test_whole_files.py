@@ -1,4 +1,4 @@
-"""Pipeline files with this sink: the place of the table, logins, checkpoints, mistakes."""
+"""Pipeline files with this sink: the location of the table, logins, checkpoints, mistakes."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def sink(url: str = PG, table: str = "t", **more: Any) -> JdbcSinkConfig:
         (PG, "web.t", False),
     ],
 )
-def test_two_sinks_that_name_one_table_are_one_place(url: str, table: str, is_one: bool) -> None:
+def test_two_sinks_into_one_table_are_found(url: str, table: str, is_one: bool) -> None:
     [first], [second] = sink().places(brokers=""), sink(url, table).places(brokers="")
     assert first.mixes_with(second) is is_one
 

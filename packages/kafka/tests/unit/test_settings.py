@@ -36,7 +36,7 @@ def test_a_mistake_in_the_kafka_sink_is_refused(sink: dict[str, Any], message: s
         topic_to_topic(sink={"kafka": {"topic": "out", **sink}})
 
 
-def test_the_kafka_sinks_value_has_short_forms_and_is_json_by_default() -> None:
+def test_the_value_of_the_kafka_sink_has_short_forms_and_is_json_by_default() -> None:
     assert validated(KafkaSinkConfig, "test", topic="out").value.kind == "json"
     named = validated(KafkaSinkConfig, "test", topic="out", value={"column": "payload"})
     assert named.value.column is not None
@@ -45,7 +45,7 @@ def test_the_kafka_sinks_value_has_short_forms_and_is_json_by_default() -> None:
     assert framed.value.registry is not None
 
 
-def test_the_kafka_sink_uses_the_sources_brokers_and_login_by_default() -> None:
+def test_the_kafka_sink_uses_the_brokers_and_login_of_the_source_by_default() -> None:
     source = KafkaSource(
         bootstrap_servers="host:9092",
         topics=["hits"],

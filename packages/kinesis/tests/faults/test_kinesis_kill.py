@@ -1,4 +1,4 @@
-"""A driver that reads Kinesis is killed within a batch; every record lands once, also after a shard splits."""
+"""A driver that reads Kinesis is killed during a batch; every record lands once, even after a split of a shard."""
 
 import pytest
 

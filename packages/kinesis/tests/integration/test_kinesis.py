@@ -169,7 +169,7 @@ def test_the_feed_stops_at_expired_records_until_the_loss_is_accepted(stream: St
 @pytest.mark.parametrize(
     ("later", "message"), [((), "there are"), (range(10, 60), "they end at")], ids=["short", "other"]
 )
-def test_the_feed_stops_if_records_of_a_planned_batch_are_gone(
+def test_the_feed_stops_if_records_of_a_planned_batch_no_longer_exist(
     stream: StreamFeed, lake: SparkSession, monkeypatch: pytest.MonkeyPatch, later: Sequence[int], message: str
 ) -> None:
     job = stream.job()
@@ -202,7 +202,7 @@ def test_the_feed_stops_at_a_recreated_stream_until_the_loss_is_accepted(
     assert stream.ids() == list(range(9))
 
 
-def test_refused_credentials_are_reported_and_stored_nowhere(stream: StreamFeed, lake: SparkSession) -> None:
+def test_refused_credentials_are_reported_and_not_stored(stream: StreamFeed, lake: SparkSession) -> None:
     keys = {"access_key": "kinesis-key", "secret_key": "never-shown"}
     job = stream.job(kinesis={**keys, "start": "latest"})
     stream.put(0)
@@ -231,7 +231,7 @@ def test_refused_credentials_are_reported_and_stored_nowhere(stream: StreamFeed,
         ({"kinesis": {"stream": "arn:aws:kinesis:stream/x"}}, "stream's name"),
     ],
 )
-def test_blocks_that_do_not_work_with_kinesis_are_refused(
+def test_blocks_that_kinesis_does_not_support_are_refused(
     stream: StreamFeed, blocks: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):

@@ -13,7 +13,7 @@ from tests.support.cli import lakefeed
 DATA = Path(__file__).parents[4] / "tests" / "data"
 
 
-def test_the_report_of_the_demo_equals_the_table(tmp_path: Path) -> None:
+def test_the_demos_report_equals_the_table(tmp_path: Path) -> None:
     home = tmp_path / "demo"
     try:
         done = lakefeed("local", "demo", "--rows", "30000", "--keep", "--home", home, "--output", "json")

@@ -10,7 +10,7 @@ from packages.jdbc.tests.databases import server_of
 from tools.examples import Runner, surroundings
 from tools.expected import EXAMPLES, Example
 
-# ``lakefeed local demo`` runs this example, and the documents use its topic and table, so other tests cover it.
+# Other tests cover this example: ``lakefeed local demo`` runs it, and the documents use its topic and table.
 ELSEWHERE = ("taxi/pipeline.yaml",)
 
 

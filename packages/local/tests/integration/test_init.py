@@ -77,7 +77,7 @@ def test_init_uses_the_registered_schema(stack: Endpoints, topic: str, tmp_path:
 
 
 @pytest.mark.quick
-def test_the_written_file_has_the_settings_of_the_user(stack: Endpoints, topic: str, tmp_path: Path) -> None:
+def test_the_written_file_has_the_settings_that_the_user_gave(stack: Endpoints, topic: str, tmp_path: Path) -> None:
     SchemaRegistry(stack.schema_registry_url).register(f"{topic}-value", SCHEMA)
     options = ["--table", "lake.nyc.trips", "--pipeline-name", "taxi"]
     options += ["--bootstrap-servers", stack.bootstrap_servers, "--registry", stack.schema_registry_url]
@@ -112,7 +112,7 @@ def test_the_subject_of_framed_avro_is_found_by_its_schema_id(stack: Endpoints, 
     assert config.decode.avro.subject == subject
 
 
-def test_a_schema_id_in_a_header_that_the_registry_does_not_know_is_named(
+def test_the_error_names_a_schema_id_in_a_header_that_the_registry_does_not_have(
     stack: Endpoints, topic: str, tmp_path: Path
 ) -> None:
     produce(stack, topic, [b"\x02\x00\x02"], __value_schema_id=b"\x01" + bytes(16))
@@ -132,7 +132,7 @@ def test_a_json_topic_gets_an_inferred_schema(stack: Endpoints, topic: str, tmp_
     assert "to_timestamp(at)" in text
 
 
-def test_init_reads_unknown_bytes_as_raw_values(stack: Endpoints, topic: str, tmp_path: Path) -> None:
+def test_values_in_an_unknown_format_are_read_as_raw_bytes(stack: Endpoints, topic: str, tmp_path: Path) -> None:
     produce(stack, topic, [b"\x01\x02\x03"])
     printed, config, text = written(stack, topic, tmp_path)
     assert not printed["certain"]
@@ -165,7 +165,7 @@ def test_an_existing_file_is_refused_before_any_request(stack: Endpoints, tmp_pa
         (["--table", "trips"], ConfigError, "trips"),
     ],
 )
-def test_init_that_fails_leaves_no_file(
+def test_a_failed_init_leaves_no_file(
     stack: Endpoints, topic: str, tmp_path: Path, arguments: list[str], error: type[Exception], message: str
 ) -> None:
     result = run(stack, "--topic", topic, *arguments, "--file", str(tmp_path / "pipeline.yaml"))

@@ -34,7 +34,7 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", sorted(NAMES - set(NOT_HERE)))
-def test_the_commands_that_copy_prints_run_the_example(
+def test_the_commands_printed_by_examples_copy_run_the_example(
     shell: Shell, postgres: PostgreSQL, maria: MariaDB, search: SearchServer, name: str
 ) -> None:
     shell.folder = shell.folder.parent / f"only-{name}"

@@ -1,4 +1,4 @@
-"""The servers of the local stack, with the usual clients."""
+"""The usual clients can use the servers of the local stack."""
 
 import json
 import os
@@ -211,7 +211,7 @@ def listening(pid: int) -> set[str]:
             fields = line.split()
             if fields[3] == "0A" and fields[9] in inodes:
                 packed = bytes.fromhex(fields[1].split(":")[0])
-                # The kernel prints an address in words of four bytes, each in the machine's byte order.
+                # The kernel prints an address as words of four bytes in the byte order of the machine.
                 words = [packed[at : at + 4][::-1] for at in range(0, len(packed), 4)]
                 found.add(socket.inet_ntop(family, b"".join(words)))
     return found
@@ -224,7 +224,7 @@ def test_servers_listen_only_on_loopback(own: Stack) -> None:
         assert listening(pid_of(own, part.part)), part.part
 
 
-def test_the_secret_is_in_no_command_line_and_in_no_readable_file(own: Stack) -> None:
+def test_the_secret_is_in_no_command_line_and_in_no_file_that_others_can_read(own: Stack) -> None:
     secret = own.up().secret_key.get_secret_value()
     for part in own.status():
         assert secret not in Path(f"/proc/{pid_of(own, part.part)}/cmdline").read_text()
@@ -239,7 +239,7 @@ def test_the_secret_is_in_no_command_line_and_in_no_readable_file(own: Stack) ->
     assert not any(path.is_relative_to(own.home.logs) for path in holding)
 
 
-def test_up_chooses_a_new_port_if_the_remembered_one_is_used(own: Stack) -> None:
+def test_up_chooses_a_new_port_if_its_former_port_is_in_use(own: Stack) -> None:
     before = own.up()
     own.down()
     port = int(before.s3_endpoint.rpartition(":")[2])
@@ -253,7 +253,7 @@ def test_up_chooses_a_new_port_if_the_remembered_one_is_used(own: Stack) -> None
     assert f"pid {os.getpid()}" in moved.detail
 
 
-def test_up_refuses_a_requested_port_that_is_used(tmp_path: Path) -> None:
+def test_up_refuses_a_requested_port_that_is_in_use(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         stack = Stack(tmp_path, ports={"kafka": port})
@@ -270,7 +270,7 @@ def test_a_running_stack_keeps_its_ports(own: Stack) -> None:
         Stack(own.home.root, ports={"kafka": 1}).up()
 
 
-def test_up_refuses_another_store_than_the_existing_one(own: Stack) -> None:
+def test_up_refuses_to_replace_the_kind_of_store(own: Stack) -> None:
     with pytest.raises(ConfigError, match="has its objects in s3proxy, not in minio"):
         Stack(own.home.root, store="minio").up()
 
@@ -290,7 +290,7 @@ def test_up_stops_all_servers_if_one_does_not_start(tmp_path: Path) -> None:
     assert not tmp_path.exists()
 
 
-def test_two_concurrent_up_commands_start_one_stack(tmp_path: Path) -> None:
+def test_two_simultaneous_up_commands_start_one_stack(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "lakefeed.cli.main", "local", "up", "--home", str(tmp_path / "home")]
     stack = Stack(tmp_path / "home")
     try:

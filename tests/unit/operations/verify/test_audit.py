@@ -1,4 +1,4 @@
-"""Verify finds each kind of fault in a feed's commits, and none in correct commits."""
+"""``verify`` finds every kind of fault in a feed's commits, and no fault in correct commits."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -59,7 +59,7 @@ def feed(batches: Sequence[Sequence[Step]], *, partitions: int) -> tuple[Commit,
 
 
 def evidence(commits: tuple[Commit, ...]) -> Evidence:
-    """Return evidence in which verify finds nothing wrong with these commits."""
+    """Return evidence of these commits in which verify finds no fault."""
     letters, written = [], []
     for commit in commits:
         for each in commit.ranges.ranges:
@@ -139,7 +139,7 @@ def test_a_commit_that_landed_twice_is_an_overlap_in_all_its_ranges(
 
 
 @given(feeds, st.data())
-def test_offsets_without_a_record_need_the_brokers_confirmation(
+def test_offsets_without_a_record_must_be_confirmed_by_the_broker(
     commits: tuple[Commit, ...], data: st.DataObject
 ) -> None:
     places = [(number, each) for number, commit in enumerate(commits) for each in commit.ranges.ranges if each.records]
@@ -182,14 +182,14 @@ def test_verify_finds_a_recreated_topic_in_the_ledger_and_on_the_broker() -> Non
     assert (faults(missing), notes(missing)) == ([], ["topic-missing"])
 
 
-def test_a_topic_that_ends_before_or_begins_after_the_tables_position_is_a_fault() -> None:
+def test_a_topic_whose_offsets_do_not_include_the_tables_position_is_a_fault() -> None:
     lost = only(replace(evidence(GOOD), topics={TOPIC: described([22, 7])}))
     assert (lost.kind, lost.partition, lost.start, lost.end) == ("ahead", 1, 7, 8)
     passed = only(replace(evidence(GOOD), topics={TOPIC: described([50, 50], starts=[22, 11])}))
     assert (passed.kind, passed.partition, passed.start, passed.end) == ("overtaken", 1, 8, 11)
 
 
-def test_a_cut_off_topic_is_a_fault_although_the_topic_has_grown_past_the_tables_position() -> None:
+def test_a_truncated_topic_is_a_fault_even_if_it_has_grown_beyond_the_tables_position() -> None:
     now = described([99, 99])
     now = replace(now, partitions=(now.partitions[0], replace(now.partitions[1], agreed=5)))
     found = only(replace(evidence(GOOD), topics={TOPIC: now}))
@@ -213,7 +213,7 @@ def test_verify_finds_the_commit_of_a_replaced_driver_by_its_fence() -> None:
     assert faults(replace(evidence(fenced[:2]), fence="3 c")) == []
 
 
-def test_a_position_in_the_table_properties_other_than_the_newest_commits_is_a_fault() -> None:
+def test_a_position_in_the_table_properties_that_differs_from_the_newest_commit_is_a_fault() -> None:
     assert faults(replace(evidence(GOOD), recorded=GOOD[1].ranges)) == ["position"]
     assert faults(replace(evidence(GOOD), recorded=None, recorded_known=False)) == ["position"]
     nothing = Evidence(commits=(), recorded=GOOD[2].ranges)
@@ -233,7 +233,7 @@ def test_verify_notes_expired_snapshots_and_commits_of_other_clients() -> None:
     assert "added 3 rows and deleted 2" in found[1].what
 
 
-def test_each_dead_letter_is_in_the_table_or_replayed_or_dropped() -> None:
+def test_each_dead_letter_is_in_the_table_replayed_or_dropped() -> None:
     base = evidence(GOOD)
     assert base.dead_letters is not None
     first, last = base.dead_letters.letters
@@ -275,7 +275,7 @@ def test_verify_compares_the_offsets_in_the_rows_with_the_ledger() -> None:
     doubled = only(with_first(RowCoverage(22, 20, repeated=((3, 2), (4, 2)))))
     assert (doubled.kind, doubled.start, doubled.end) == ("duplicates", 3, 5)
     assert "2 rows" in doubled.what
-    # The rewind's commit, which kept the rows, may have expired; the recorded position still has the kept offsets.
+    # The commit of the rewind that kept the rows may have expired; the stored position still has the kept offsets.
     kept = with_first(RowCoverage(22, 20, repeated=((3, 2), (4, 2))), rows_kept={(TOPIC, 0): ((3, 5),)})
     assert (faults(kept), notes(kept)) == ([], ["duplicates"])
     elsewhere = with_first(RowCoverage(22, 20, repeated=((3, 2), (4, 2))), rows_kept={(TOPIC, 1): ((3, 5),)})

@@ -1,4 +1,4 @@
-"""Verify finds each kind of fault in an upsert feed's commits, and none in correct commits."""
+"""``verify`` finds every kind of fault in an upsert feed's commits, and no fault in correct commits."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -73,13 +73,13 @@ def test_verify_finds_a_commit_whose_counts_do_not_add_up(change: Mapping[str, i
     assert kind in kinds(replace(found, commits=(wrong, *found.commits[1:])))
 
 
-def test_verify_finds_an_append_to_keyed_rows() -> None:
+def test_verify_finds_an_append_to_a_table_of_upserts() -> None:
     found = evidence(GOOD)
     commits = (found.commits[0], replace(found.commits[1], upserts=None))
     assert "appended" in kinds(replace(found, commits=commits))
 
 
-def test_verify_compares_the_number_of_rows_with_the_commits_unless_another_client_wrote() -> None:
+def test_verify_compares_the_number_of_rows_with_the_commits_unless_another_client_has_written() -> None:
     found = evidence(GOOD, rows=99)
     assert kinds(found) == ["row-count"]
     others = (OtherCommit(5, "append", 1, 0),)
@@ -91,10 +91,10 @@ def test_verify_finds_a_key_with_two_rows() -> None:
     assert kinds(evidence(GOOD, repeated=(("7", 2),))) == ["key-twice"]
 
 
-def test_verify_notes_changes_that_met_a_newer_row() -> None:
+def test_verify_notes_changes_that_were_older_than_the_stored_row() -> None:
     stale = [*GOOD, Upserts(changes=3, keys=3)]
     assert kinds(evidence(stale), faults=False) == ["void"]
-    # With marks, a delete writes a row even if its key had no row.
+    # With on_delete: mark, a delete writes a row even if its key had no row.
     assert kinds(evidence([upserts((1, 0, 0, 1, 0))], marks=True), faults=False) == ["void"]
 
 

@@ -1,4 +1,4 @@
-"""Compare rows' own offsets with the ledger's, on a real Iceberg table in a folder."""
+"""The offsets in the rows of a real Iceberg table are compared with the ranges of the ledger."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def table(catalog: Catalog, rows: list[tuple[Any, ...]], *, columns: int = 4) ->
     return made
 
 
-def test_rows_are_counted_by_partition_and_by_whether_a_commit_has_the_rows_offset(catalog: Catalog) -> None:
+def test_rows_are_counted_by_partition_and_by_whether_a_commit_contains_their_offset(catalog: Catalog) -> None:
     rows = [
         *((number, "a", 0, number) for number in range(10, 20) if number not in (13, 14, 17)),
         (1, "a", 0, 15),
@@ -50,7 +50,7 @@ def test_rows_are_counted_by_partition_and_by_whether_a_commit_has_the_rows_offs
     }
 
 
-def test_offsets_between_two_spans_are_neither_covered_nor_absent(catalog: Catalog) -> None:
+def test_offsets_between_two_ranges_are_neither_covered_nor_missing(catalog: Catalog) -> None:
     here = [2, 3, 5, 6, 10, 12]
     spans = [OffsetRange("a", 0, 2, 4), OffsetRange("a", 0, 5, 8), OffsetRange("a", 0, 10, 14)]
     rows = [(number, "a", 0, number) for number in [*here, 0, 4, 9]]
@@ -58,11 +58,12 @@ def test_offsets_between_two_spans_are_neither_covered_nor_absent(catalog: Catal
     found = scan_row_offsets(
         IcebergRows(table(catalog, rows)), spans, topics=["a"], begins={("a", 0): 5}, letters=letters
     )
-    # The feed's oldest remaining commit begins at 5. Earlier rows outside backfills may be of expired commits.
+    # The oldest remaining commit of the feed begins at 5, so earlier rows outside of backfills may be of expired
+    # commits.
     assert found == {("a", 0): RowCoverage(rows=6, offsets=6, before=2, outside=1, absent=((7, 8), (11, 12)))}
 
 
-def test_at_most_20_repeated_offsets_and_absent_ranges_are_listed(catalog: Catalog) -> None:
+def test_at_most_20_repeated_offsets_and_missing_ranges_are_listed(catalog: Catalog) -> None:
     rows = [(number, "a", 0, number) for number in range(0, 100, 2)] * 2
     found = scan_row_offsets(
         IcebergRows(table(catalog, rows)), [OffsetRange("a", 0, 0, 100)], topics=["a"], begins={}, letters=()

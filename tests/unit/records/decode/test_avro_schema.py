@@ -1,4 +1,4 @@
-"""Registered schemas that cannot become a table: every error names subject, version and id."""
+"""If a registered schema cannot become a table, the error names subject, version and id."""
 
 import json
 from pathlib import Path
@@ -67,7 +67,7 @@ def test_a_deep_json_schema_is_an_error(text: str) -> None:
         table_schema(None, registered(text, "JSON"), registry="http://registry")
 
 
-def test_a_table_schema_with_names_that_differ_in_case_only_is_refused() -> None:
+def test_a_table_schema_with_names_that_differ_only_in_case_is_refused() -> None:
     inner = {"type": "record", "name": "n.Inner", "fields": [field("x", "int"), field("X", "int")]}
     for schema, names in [
         (record(field("id"), field("ID")), "R.id and R.ID"),
@@ -115,7 +115,7 @@ def put(registry: RegistryInAThread, subject: str, schema: Any, *references: tup
     }
 
 
-def test_references_in_a_loop_are_read_once() -> None:
+def test_a_cycle_of_references_is_read_once() -> None:
     with RegistryInAThread() as registry:
         put(registry, "a", {"type": "record", "name": "A", "fields": [field("b", "B")]}, ("B", "b"))
         put(registry, "b", {"type": "record", "name": "B", "fields": [field("a", ["null", "A"])]}, ("A", "a"))
@@ -140,7 +140,7 @@ def test_a_malformed_reference_is_an_error(referred: str) -> None:
         table_schema(None, registered(inline(json.dumps(record(field("x", "X"))), [referred])), registry="http://r")
 
 
-def test_the_command_check_connect_reports_an_allowed_subject_that_does_not_exist() -> None:
+def test_check_connect_reports_an_allowed_subject_that_does_not_exist() -> None:
     with RegistryInAThread() as registry:
         put(registry, "trips-value", record(field("a")))
         decode = Decode(avro=AvroDecode(registry=Registry(url=registry.url), subjects=["{topic}-value", "tripz-value"]))

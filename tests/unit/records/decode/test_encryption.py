@@ -51,18 +51,18 @@ def encrypted(schema: Any, *rules: dict[str, Any], kind: str = "AVRO", **more: A
     return encryption_of(SchemaText(text=text, kind=kind, extra={"ruleSet": {"domainRules": list(rules)}, **more}))
 
 
-def test_tagged_fields_are_named_by_their_paths_in_all_kinds_of_schemas() -> None:
+def test_tagged_fields_of_all_kinds_of_schemas_are_named_by_their_paths() -> None:
     assert encrypted(AVRO, RULE) == "the rule pii encrypts ssn, homes.zip"
     assert encrypted(JSON_SCHEMA, RULE, kind="JSON") == "the rule pii encrypts ssn, home.zip"
     assert encrypted(PROTO, RULE, kind="PROTOBUF") == "the rule pii encrypts ssn, name"
 
 
-def test_tags_beside_the_schema_are_used() -> None:
+def test_tags_outside_of_the_schema_are_used() -> None:
     found = encrypted(AVRO, {**RULE, "tags": ["SECRET"]}, metadata={"tags": {"**.id": ["SECRET"]}})
     assert found == "the rule pii encrypts **.id"
 
 
-def test_several_rules_are_named_and_many_fields_are_counted() -> None:
+def test_several_rules_are_named_and_long_lists_of_fields_are_counted() -> None:
     fields = [{"name": f"f{number}", "type": "string", "confluent:tags": ["PII"]} for number in range(8)]
     found = encrypted({**AVRO, "fields": fields}, RULE, {**RULE, "name": "other", "tags": ["NONE"]})
     first, second = str(found).split("; ")
@@ -83,6 +83,6 @@ def test_rules_that_encrypt_nothing_are_ignored(change: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "rule_set", [None, [], "x", {"domainRules": None}, {"domainRules": ["x", {"type": "ENCRYPT"}]}]
 )
-def test_a_rule_set_of_another_form_is_no_error(rule_set: Any) -> None:
+def test_a_rule_set_of_unknown_form_is_no_error(rule_set: Any) -> None:
     found = encryption_of(SchemaText(text="no json", extra={"ruleSet": rule_set, "metadata": rule_set}))
     assert found in (None, "the rule None encrypts fields with the tags ")

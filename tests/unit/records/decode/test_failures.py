@@ -9,7 +9,7 @@ SPARK = (
 )
 
 
-def test_a_decode_error_has_position_and_reason_from_sparks_error() -> None:
+def test_a_decode_error_gets_offset_and_reason_from_sparks_error() -> None:
     text = SPARK.format("lakefeed cannot decode the record at topic a.b-c, partition 3, offset 42: empty: 0 bytes")
     error = decode_error_of(RuntimeError(text))
     assert error is not None
@@ -32,7 +32,7 @@ def test_a_decode_error_is_found_in_the_cause_of_an_error() -> None:
         ("refuses the credentials: http://r answered with HTTP status 401", AccessDenied),
     ],
 )
-def test_a_registry_error_has_the_registrys_failure_from_sparks_error(text: str, kind: type[Exception]) -> None:
+def test_a_registry_error_gets_its_text_from_sparks_error(text: str, kind: type[Exception]) -> None:
     error = registry_error_of(RuntimeError(f"x: lakefeed schema registry {text}\n\tat y"))
     assert type(error) is kind
     assert error.where == text.partition(": ")[2]

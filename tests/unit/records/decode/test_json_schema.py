@@ -81,7 +81,7 @@ def test_two_references_to_an_object_give_two_records() -> None:
     assert found["to"] == optional({"type": "record", "name": "Ride_1_to", "fields": zone})
 
 
-def test_references_into_other_documents_are_resolved() -> None:
+def test_references_to_other_documents_are_resolved() -> None:
     other = {"$id": "http://example.com/other.json", "type": "object", "properties": {"q": {"$ref": "#/$defs/n"}}}
     other["$defs"] = {"n": {"type": "integer"}}
     schema = {
@@ -183,7 +183,7 @@ LONG, STRING = ["null", "long"], ["null", "string"]
         {"properties": {"a": {"type": ["integer", "null"], "enum": [1, None]}}, "required": ["a"]},
     ],
 )
-def test_a_reference_of_any_kind_finds_the_integer(schema: dict[str, Any]) -> None:
+def test_references_of_every_kind_find_their_target(schema: dict[str, Any]) -> None:
     [field] = json.loads(avro_schema(json.dumps({"type": "object", **schema})))["fields"][:1]
     assert (field["name"], field["type"]) == ("a", LONG)
 
@@ -205,7 +205,7 @@ def test_a_reference_without_target_is_an_error_with_its_place(schema: dict[str,
     assert refused.value.where == "#/properties/a"
 
 
-def test_a_reference_finds_the_document_with_the_longest_common_path() -> None:
+def test_a_relative_reference_finds_the_document_with_the_longest_common_path() -> None:
     schema = {"$id": "http://x/main.json", "properties": {"a": {"$ref": "one/t.json"}, "b": {"$ref": "two/t.json"}}}
     references = {"http://y/two/t.json": '{"type": "string"}', "http://y/one/t.json": '{"type": "integer"}'}
     found = json.loads(avro_schema(json.dumps(schema), references))["fields"]
@@ -241,9 +241,9 @@ def test_properties_of_choices_and_conditions_are_nullable() -> None:
         "z": STRING,
         "d": STRING,
     }
-    # In an object of another choice, these properties may have any value.
+    # An object that matches another choice may have these properties with any value.
     assert [found[name].get(ANY) for name in "nxzd"] == [None, True, True, True]
-    # An object of another choice cannot have them if the choices are closed.
+    # If the choices are closed, an object that matches another choice cannot have these properties.
     closed = [
         {"properties": {"kind": {"const": name}, name: {"type": kind}}, "additionalProperties": False}
         for name, kind in (("a", "number"), ("b", "integer"))
@@ -324,7 +324,7 @@ def bomb(kind: str, *, levels: int = 25) -> str:
     defs: dict[str, Any] = {"d0": {"type": "integer"}}
     for level in range(1, levels + 1):
         below = {"$ref": f"#/$defs/d{level - 1}"}
-        # A property in only one branch would become text, because it may have any value in the other branch.
+        # A property that only one branch declares would become text, because the other branch allows any value.
         both = {"properties": {"x": below, "y": below}}
         defs[f"d{level}"] = {
             "properties": {"type": "object", "properties": {"a": below, "b": below}},
@@ -372,7 +372,7 @@ def test_record_names_do_not_grow_with_each_level() -> None:
         {"allOf": [{"$ref": "#/$defs/x"}], "$defs": {"x": {"properties": {"a": {"allOf": [{"$ref": "#/$defs/x"}]}}}}},
     ],
 )
-def test_a_loop_of_references_ends_in_text(schema: dict[str, Any]) -> None:
+def test_a_cycle_of_references_ends_in_text(schema: dict[str, Any]) -> None:
     document = json.loads(avro_schema(json.dumps(schema)))
     assert [each["name"] for each in document["fields"]] == ["a"]
     assert len(json.dumps(document)) < 2_000

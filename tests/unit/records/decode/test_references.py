@@ -39,7 +39,7 @@ def test_a_schema_without_references_stays_unchanged() -> None:
     assert json.loads(inline(json.dumps(CITY), [])) == CITY
 
 
-def test_a_type_inside_an_object_with_only_a_type_is_read() -> None:
+def test_an_object_that_only_names_a_type_is_read_as_this_type() -> None:
     cities: dict[str, Any] = {"type": {"type": "array", "items": "City"}}
     wrapped = {"type": "record", "name": "Trip", "fields": [{"name": "at", "type": cities}]}
     city = {**CITY, "namespace": ""}

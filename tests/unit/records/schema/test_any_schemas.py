@@ -1,4 +1,4 @@
-"""Chains of random schemas: each change is applied or refused with a reason, and the table can change likewise."""
+"""Each change in a chain of random schemas is applied to the table's columns, or refused with a reason."""
 
 import json
 from contextlib import suppress
@@ -17,7 +17,7 @@ CHAINS = 100
 
 
 def run_of(seed: int) -> dict[str, int]:
-    """Merge a random chain of schema versions as a feed does; return the number of versions per outcome."""
+    """Merge a random chain of schema versions as a feed does; count the versions by outcome."""
     schemas = Draw(seed, wild=True)
     version = schemas.record()
     reader = json.dumps(version)

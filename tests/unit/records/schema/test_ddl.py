@@ -45,7 +45,7 @@ def test_one_statement_adds_new_columns_at_all_levels() -> None:
     ]
 
 
-def test_a_wider_type_of_the_rows_widens_the_column() -> None:
+def test_a_wider_type_in_the_rows_widens_the_column() -> None:
     have = struct(i=INT, f=t.FloatType(), d=t.DecimalType(9, 2), a=t.ArrayType(INT), m=t.MapType(TEXT, INT))
     want = struct(i=LONG, f=t.DoubleType(), d=t.DecimalType(12, 2), a=t.ArrayType(LONG), m=t.MapType(TEXT, LONG))
     assert changed(have, want) == [
@@ -58,7 +58,7 @@ def test_a_wider_type_of_the_rows_widens_the_column() -> None:
     assert changed(want, have) == []
 
 
-def test_nullable_and_missing_columns_of_the_rows_become_optional() -> None:
+def test_columns_that_are_nullable_or_missing_in_the_rows_become_optional() -> None:
     have = t.StructType(
         [
             t.StructField("gone", INT, False),
@@ -80,7 +80,7 @@ def test_nullable_and_missing_columns_of_the_rows_become_optional() -> None:
     ]
 
 
-def test_renames_precede_other_changes_and_use_the_new_name_of_the_outer_struct() -> None:
+def test_renames_come_first_and_later_statements_use_the_new_name_of_the_outer_struct() -> None:
     changes = (Change("renamed", "home", "address", "home"), Change("renamed", "home.zip", "z", "zip"))
     assert changed(struct(address=struct(z=INT)), struct(home=struct(zip=LONG)), *changes) == [
         "RENAME COLUMN `address` TO `home`",
@@ -92,13 +92,13 @@ def test_renames_precede_other_changes_and_use_the_new_name_of_the_outer_struct(
     assert changed(*lines, in_list) == ["RENAME COLUMN `lines`.`element`.`cost` TO `price`"]
 
 
-def test_a_column_renamed_twice_is_found_by_each_older_name() -> None:
+def test_a_column_that_was_renamed_twice_is_found_by_each_older_name() -> None:
     twice = (Change("renamed", "b", "a", "b"), Change("renamed", "c", "b", "c"))
     assert changed(struct(a=INT), struct(c=INT), *twice) == ["RENAME COLUMN `a` TO `b`", "RENAME COLUMN `b` TO `c`"]
     assert changed(struct(b=INT), struct(c=INT), *twice) == ["RENAME COLUMN `b` TO `c`"]
 
 
-def test_a_rename_is_ignored_if_the_columns_of_table_or_rows_contradict_it() -> None:
+def test_an_alias_renames_no_column_if_table_or_rows_contradict_it() -> None:
     rename = Change("renamed", "b", "a", "b")
     assert changed(struct(x=INT), struct(x=INT), rename) == []
     assert changed(struct(a=INT, x=INT), struct(x=INT), rename) == []
@@ -142,7 +142,7 @@ def test_a_change_that_iceberg_does_not_support_is_refused(have: t.StructType, w
 
 
 def test_renames_are_found_by_the_aliases_of_the_schema() -> None:
-    """After a crash, the changes are lost, but the schema's aliases and the table's columns suffice."""
+    """After a crash the list of changes is lost; the aliases of the schema and the columns of the table suffice."""
     line = record(field("price", "int", aliases=["cost", "amount"]), field("next", ["null", "Line"]), name="Line")
     reader = json.dumps(record(field("lines", {"type": "array", "items": line}, aliases=["items"]), field("x")))
     expected = columns_of(reader)
@@ -174,7 +174,7 @@ def test_a_merge_of_two_avro_schemas_gives_the_alter_statements() -> None:
 
 
 def test_columns_without_data_are_not_added() -> None:
-    """A column of the table stays and becomes optional if the rows' column of the same name has no data."""
+    """If a column of the rows has no data, the table's column of the same name stays and becomes optional."""
     null = t.NullType()
     empty = struct(n=t.ArrayType(null), s=struct(), m=t.MapType(TEXT, struct(x=null)))
     want = struct(a=INT, n=null, e=empty, p=struct(x=INT, y=empty))

@@ -1,4 +1,4 @@
-"""Defaults of an Avro schema in SQL, as far as a table's column can have them."""
+"""The defaults of an Avro schema become SQL, if a column of a table can have them."""
 
 import json
 from typing import Any

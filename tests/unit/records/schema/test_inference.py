@@ -37,7 +37,7 @@ def test_records_of_one_schema_give_all_types_without_conflicts() -> None:
     assert guess.avro["fields"][6]["type"][1]["items"][1]["name"] == "lines_element"
 
 
-def test_the_most_frequent_type_is_guessed_and_other_types_are_conflicts() -> None:
+def test_the_most_frequent_type_is_inferred_and_other_types_are_conflicts() -> None:
     guess = of({"a": 1}, {"a": 2}, {"a": "x"}, {"a": {"b": 1}})
     assert guess.ddl == "`a` BIGINT"
     assert said(guess) == ["a: 2 times long, but 1 times string, 1 times object, which this schema cannot decode"]
@@ -67,7 +67,7 @@ def test_unusable_records_are_counted_by_reason() -> None:
     ]
 
 
-def test_names_that_avro_or_spark_refuse_are_conflicts() -> None:
+def test_names_that_avro_or_spark_refuses_are_conflicts() -> None:
     guess = of({"a-b": 1, "id": 1, "ID": 2})
     assert guess.ddl == "`a-b` BIGINT, `id` BIGINT, `ID` BIGINT"
     assert [each["name"] for each in guess.avro["fields"]] == ["a-b", "id", "ID"]

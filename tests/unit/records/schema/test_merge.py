@@ -32,7 +32,7 @@ def said(merge: SchemaMerge) -> list[str]:
     return [str(each) for each in merge.changes]
 
 
-def test_the_text_of_a_schema_that_covers_the_writer_stays_unchanged() -> None:
+def test_a_schema_that_already_covers_the_writers_keeps_its_text() -> None:
     text = json.dumps(record(field("a", "long", doc="an id")), indent=3)
     merge = merge_schemas(text, json.dumps(record(field("a", "int"))))
     assert merge.schema is text
@@ -59,7 +59,7 @@ def test_a_field_that_the_writer_lacks_becomes_optional_unless_it_has_a_default(
     assert said(lacking_all) == ["a made optional, because the writer lacks it", "z added (string or null)"]
 
 
-def test_the_type_of_the_default_stays_the_first_member_of_a_union() -> None:
+def test_the_type_of_the_default_stays_the_first_branch_of_a_union() -> None:
     merge = join(record(field("a", "int", default=5)), record(field("a", ["null", "int"], default=None)))
     assert json.loads(merge.schema)["fields"] == [{"name": "a", "type": ["int", "null"], "default": 5}]
     assert said(merge) == ["a made optional (int or null)"]
@@ -168,7 +168,7 @@ def test_types_without_a_common_column_type_are_incompatible(reader: Json, write
 
 @pytest.mark.parametrize("time", [MICROS, MILLIS, DATE])
 @pytest.mark.parametrize("order", [1, -1])
-def test_numbers_and_times_are_incompatible_if_times_are_no_numbers(time: Json, order: int) -> None:
+def test_numbers_and_times_are_incompatible_unless_times_count_as_numbers(time: Json, order: int) -> None:
     reader, writer = [json.dumps(record(field("f", each))) for each in ("long", time)][::order]
     with pytest.raises(SchemaIncompatible, match="no column can hold both"):
         merge_schemas(reader, writer, times_are_numbers=False)
@@ -176,7 +176,7 @@ def test_numbers_and_times_are_incompatible_if_times_are_no_numbers(time: Json, 
     assert merge_schemas(same, same, times_are_numbers=False).schema == same
 
 
-def test_an_enum_gets_the_writers_symbols() -> None:
+def test_an_enum_gets_the_symbols_of_the_writer() -> None:
     merge = join(
         record(field("e", {"type": "enum", "name": "E", "symbols": ["A", "B"]})),
         record(field("e", {"type": "enum", "name": "E", "symbols": ["C", "A"]})),
@@ -193,7 +193,7 @@ def test_an_alias_of_the_writer_renames_the_field() -> None:
     assert again.schema is merge.schema
 
 
-def test_an_older_writer_does_not_undo_a_rename() -> None:
+def test_the_schema_of_an_older_writer_does_not_undo_a_rename() -> None:
     newest = record(field("c", aliases=["a", "b"]))
     assert join(newest, record(field("b", aliases=["a"]))).changes == ()
     assert join(newest, record(field("a"))).changes == ()
@@ -205,12 +205,12 @@ def test_an_alias_is_ignored_if_the_reader_has_a_field_of_the_new_name() -> None
     assert [each.get("aliases") for each in json.loads(merge.schema)["fields"]] == [None, None]
 
 
-def test_a_new_field_with_an_older_name_of_another_field_is_incompatible() -> None:
+def test_a_new_field_with_the_former_name_of_another_field_is_incompatible() -> None:
     with pytest.raises(SchemaIncompatible, match="the new field a has a name that the field b had before"):
         join(record(field("b", aliases=["a"])), record(field("b", aliases=["a"]), field("a")))
 
 
-def test_fields_that_differ_in_case_only_are_incompatible() -> None:
+def test_fields_that_differ_only_in_case_are_incompatible() -> None:
     address = record(field("zip"), name="Address")
     with pytest.raises(SchemaIncompatible, match=r"the fields address\.zip and address\.ZIP differ in case only"):
         join(
@@ -234,7 +234,7 @@ def test_changes_inside_arrays_and_maps_have_their_paths() -> None:
     assert json.loads(merge.schema)["fields"][1]["type"] == {"type": "map", "values": ["null", "Line"]}
 
 
-def test_the_writer_may_define_a_type_in_another_field() -> None:
+def test_the_writers_schema_may_define_a_type_in_another_field() -> None:
     address, wider = record(field("zip"), name="Address"), record(field("zip"), field("city"), name="Address")
     merge = join(
         record(field("home", address), field("work", "Address")), record(field("work", wider), field("home", "Address"))
@@ -273,7 +273,7 @@ def test_types_that_contain_themselves_are_merged() -> None:
     assert read(merge.schema, writer, value) == value
 
 
-def test_members_of_unions_match_by_name() -> None:
+def test_branches_of_unions_match_by_name() -> None:
     def event(*members: Json) -> Json:
         return record(field("event", list(members)))
 
@@ -283,7 +283,7 @@ def test_members_of_unions_match_by_name() -> None:
 
 
 def events(names: list[str]) -> Json:
-    """Return a union of records; the only field of a record has the record's full name."""
+    """Return a union of records; each record has one field, named by the record's full name."""
 
     def event(full: str) -> Json:
         namespace, _, name = full.rpartition(".")
@@ -300,7 +300,7 @@ FULL_NAMES = [f"{namespace}.{name}" for namespace in ("shop.a", "shop.b", "c") f
 @given(*[st.lists(st.sampled_from(FULL_NAMES), unique=True, min_size=2)] * 2)
 @example(["shop.a.Ev", "shop.b.Ev"], ["shop.b.Ev", "shop.a.Ev"])
 @settings(max_examples=60, deadline=None)
-def test_members_of_unions_match_by_full_name_first(one: list[str], two: list[str]) -> None:
+def test_branches_of_unions_match_by_full_name_first(one: list[str], two: list[str]) -> None:
     for first, second in ((one, two), (two, one)):
         joined = join(events(first), events(second)).schema
         _, *found = json.loads(joined)["fields"][0]["type"]
@@ -333,7 +333,7 @@ def test_without_grow_new_fields_are_left_out_and_renamed_fields_keep_the_reader
 
 
 @pytest.mark.parametrize("type_", ["string", {"type": "array", "items": "string"}, ["null", "string"]])
-def test_a_string_that_becomes_any_json_is_a_change(type_: Json) -> None:
+def test_the_change_of_a_string_to_any_json_is_reported(type_: Json) -> None:
     text, mixed = record(field("v", type_)), record(field("v", type_, **{"lakefeed.json": True}))
     merge = join(text, mixed)
     assert said(merge)[0].endswith("to any JSON as text")
@@ -356,7 +356,7 @@ def test_a_schema_that_is_no_record_is_an_error(text: str) -> None:
 
 
 def read(reader: str, writer: Json, value: Json) -> Json:
-    """Return the value as the reference library fastavro reads it."""
+    """Return the value that the reference library fastavro reads."""
     parsed = fastavro.parse_schema(writer)
     buffer = io.BytesIO()
     fastavro.schemaless_writer(buffer, parsed, value)

@@ -1,4 +1,4 @@
-"""For every chain of compatible versions, any order of merges gives the same schema, which reads every record."""
+"""Compatible versions merge to the same schema in any order, and the merged schema reads all their records."""
 
 import io
 import json
@@ -23,7 +23,7 @@ def joined(versions: list[Json]) -> Json:
 
 
 def meaning(schema: Json, known: dict[str, Json] | None = None) -> Any:
-    """Return a schema without the order of fields, names of types and values of defaults, for comparisons."""
+    """Return a comparable form of a schema, without the order of fields, names of types and values of defaults."""
     known = {} if known is None else known
     if isinstance(schema, list):
         return frozenset(meaning(each, known) for each in schema)
@@ -75,7 +75,7 @@ def test_the_merged_schema_reads_the_records_of_every_version(versions: list[Jso
 
 
 def expected(value: Any, writer: Json, reader: Json) -> Any:
-    """Return the value as the reader has to read it: fields are matched by uid, other fields get their defaults."""
+    """Return the value that the reader must read: fields match by uid, and missing fields have their defaults."""
     if value is None:
         return None
     reader, writer = member(value, reader), member(value, writer)
@@ -98,7 +98,7 @@ def expected(value: Any, writer: Json, reader: Json) -> Any:
 
 
 def member(value: Any, schema: Json) -> Json:
-    """Return the union's member that the value belongs to; return other schemas unchanged."""
+    """Return the branch of a union to which the value belongs; return other schemas unchanged."""
     if not isinstance(schema, list):
         return schema
     some = [each for each in schema if each != "null"]

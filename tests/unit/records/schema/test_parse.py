@@ -66,7 +66,7 @@ def test_a_merge_with_too_many_columns_is_refused() -> None:
 
 
 def test_invalid_logical_types_and_defaults_are_ignored() -> None:
-    """Avro's reader ignores invalid logical types and defaults, too."""
+    """Avro's own reader ignores them, too."""
     schema = parse(
         json.dumps(
             record(
@@ -91,6 +91,6 @@ def test_invalid_logical_types_and_defaults_are_ignored() -> None:
 
 
 def test_a_merge_omits_an_invalid_default() -> None:
-    """With this default in the reader's schema, the records of all other writers would be unreadable."""
+    """If the reader's schema had this default, the records of all other writers would be unreadable."""
     merge = join(record(field("a", "int")), record(field("a", "int"), field("b", "int", default="x")))
     assert json.loads(merge.schema)["fields"][1] == {"name": "b", "type": ["null", "int"], "default": None}

@@ -25,7 +25,7 @@ V2 = record(of("id", "int"), of("fare", "double"), name="Trip")
 
 @dataclass
 class Keeper:
-    """A table that only accepts new columns; with ``broken``, it refuses every change."""
+    """A table that accepts only new columns; with ``broken``, the table refuses every change."""
 
     columns: StructType | None = None
     broken: bool = False
@@ -110,7 +110,7 @@ def test_a_schema_is_refused_if_the_table_has_a_column_of_another_type() -> None
     assert "fare is string in the table and double in the rows" in feed.schema.refused_ids[2]
 
 
-def test_a_table_that_refuses_the_old_rows_stops_the_feed() -> None:
+def test_a_schema_change_that_refuses_existing_rows_stops_the_feed() -> None:
     feed = Feed({2: V2})
     feed.keeper.broken = True
     with pytest.raises(SchemaIncompatible, match="changed by hand"):
@@ -131,7 +131,7 @@ def test_an_invalid_schema_is_skipped_with_a_note() -> None:
     assert feed.keeper.stored.ids == {1}
 
 
-def test_a_schema_of_another_record_is_judged_again_when_the_readers_schema_grows() -> None:
+def test_a_refused_schema_of_another_record_is_judged_again_after_the_readers_schema_has_grown() -> None:
     feed = Feed({2: record(of("amount", "int"), name="Payment"), 3: V2})
     feed.meet(2, 3)
     assert feed.names == ["id", "fare"]
@@ -142,7 +142,7 @@ def test_a_schema_of_another_record_is_judged_again_when_the_readers_schema_grow
 
 
 @pytest.mark.parametrize("kind", [ConfluentAvro, ConfluentJson, ConfluentProtobuf])
-def test_a_column_of_numbers_takes_times_of_avro_only(kind: type[ConfluentAvro]) -> None:
+def test_a_column_of_numbers_accepts_times_only_from_avro(kind: type[ConfluentAvro]) -> None:
     feed = Feed({2: record(of("id", {"type": "int", "logicalType": "date"}), name="Trip")}, format=kind)
     feed.meet(2)
     assert list(feed.schema.refused_ids) == ([] if kind is ConfluentAvro else [2])

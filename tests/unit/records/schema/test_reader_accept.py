@@ -32,7 +32,8 @@ def why(writer: Any, accept: Accept = "same_record", reader: Any = TRIP) -> str 
         {**TRIP, "name": "Ride", "aliases": ["old.Trip"]},
         record(field("id", "long"), name="Trip"),
         record({**field("number", "long"), "aliases": ["id"]}, name="Trip"),
-        record(field("id", "string"), field("other"), name="Trip"),  # The merge refuses the type, not ``accept``.
+        # It is the merge that refuses the type, not ``accept``.
+        record(field("id", "string"), field("other"), name="Trip"),
     ],
 )
 def test_the_policy_same_record_accepts_a_version_of_the_record(writer: Any) -> None:
@@ -45,7 +46,7 @@ def test_the_policy_same_record_accepts_a_name_from_the_readers_aliases() -> Non
 
 def test_the_policy_same_record_refuses_another_name_and_records_without_shared_fields() -> None:
     assert why(PAYMENT) == FOREIGN
-    # Shared fields prove nothing: two kinds of records may both have an id.
+    # Shared fields do not prove that the records are of the same kind: both may have an id.
     assert why({**TRIP, "name": "Payment", "namespace": "shop"}) == FOREIGN
     assert why({**PAYMENT, "name": "Trip"}) == "the record shares no field with the table's rows, which are nyc.Trip"
     assert why(record(name="Trip")) == "the record shares no field with the table's rows, which are nyc.Trip"
@@ -70,14 +71,14 @@ def test_titles_of_json_schemas_do_not_count_as_names() -> None:
     assert refusal(json.dumps(TRIP), json.dumps(foreign), "same_record", by_name=False) is not None
 
 
-def test_a_refusal_of_a_schema_that_is_no_record_is_an_error() -> None:
+def test_a_schema_that_is_not_a_record_is_refused_with_an_error() -> None:
     with pytest.raises(ConfigError):
         why(["null", TRIP])
 
 
 @pytest.mark.parametrize("policy", ["evolve", "ignore", "fail"])
 def test_a_refused_schema_does_not_change_the_readers_schema(policy: ChangePolicy) -> None:
-    """A refused schema is no error even with ``fail``, because a misrouted record only counts as unreadable."""
+    """Even with ``fail``, a refused schema is no error, because its records only count as unreadable."""
     evolution = Evolution(policy, json.dumps(TRIP), known_ids={1})
     assert evolution.merge_writer_schema(2, json.dumps(PAYMENT)) is None
     assert evolution.reader_schema == json.dumps(TRIP)
@@ -92,7 +93,7 @@ def test_the_policy_any_merges_the_schema_of_another_record() -> None:
     assert fields_of(evolution.reader_schema) == ["id", "fare", "amount", "currency"]
 
 
-def test_a_refused_schema_is_accepted_after_a_merge_adds_a_shared_field() -> None:
+def test_a_refused_schema_is_accepted_after_the_readers_schema_got_a_field_of_it() -> None:
     first, last = record(field("a"), name="R"), record(field("b"), name="R")
     between = record(field("a"), field("b"), name="R")
     evolution = Evolution("evolve", json.dumps(first), known_ids={1})

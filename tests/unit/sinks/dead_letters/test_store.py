@@ -40,7 +40,7 @@ def test_any_printed_reason_selects_the_letters_with_this_reason(reason: str) ->
     assert is_chosen_as_printed(reason)
 
 
-def test_a_filter_with_a_number_requires_this_number() -> None:
+def test_a_filter_with_a_number_selects_only_this_number() -> None:
     assert not DeadLetterFilter(feed="f", reason="byte 18").means(REASONS[0])
     assert DeadLetterFilter(feed="f", reason="byte # of #").means(REASONS[0])
     assert DeadLetterFilter(feed="f").means(REASONS[0])

@@ -1,4 +1,4 @@
-"""Letters and notes of a dead-letter topic give the same result in any order and if repeated."""
+"""Messages of a dead-letter topic give the same letters in any order, and if they are repeated."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ def note(offset: int, state: Any, replay: str | None, *, failed_at: int = 1, fee
 
 
 def read(messages: Sequence[Message]) -> dict[int, str | None]:
-    """Return the letters' offsets, each with the replay that has marked the letter."""
+    """Return the offsets of the letters, and for each letter the replay that has marked it."""
     for at, message in enumerate(messages):
         message.at = at
     with pytest.MonkeyPatch.context() as patched:
@@ -92,7 +92,7 @@ HISTORY = [
 
 
 @given(st.permutations(HISTORY), st.sets(st.sampled_from(range(len(HISTORY)))))
-def test_letters_do_not_depend_on_order_or_repetition_of_messages(history: list[Message], twice: set[int]) -> None:
+def test_order_and_repetition_of_messages_do_not_change_the_letters(history: list[Message], twice: set[int]) -> None:
     repeated = history + [Message(HISTORY[number].of, body=HISTORY[number].body) for number in twice]
     assert read(repeated) == {1: None, 2: "a", 3: None, 4: "b", 7: None}
 
@@ -103,6 +103,6 @@ def test_messages_of_other_feeds_and_programs_are_ignored() -> None:
     assert read([*foreign, letter(1), noted]) == {1: None}
 
 
-def test_a_record_may_already_have_the_headers_of_a_letter() -> None:
+def test_the_source_record_may_already_have_the_headers_of_a_letter() -> None:
     own = letter(9, feed="other").of
     assert read([letter(1, own=own)]) == {1: None}

@@ -1,4 +1,4 @@
-"""A pyiceberg catalog in a local folder: tests write its tables without Spark."""
+"""A pyiceberg catalog in a local folder, whose tables tests write without Spark."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""CachedRead caches a document for some seconds, never runs two reads at once, and limits the wait for a read."""
+"""CachedRead caches a document for seconds, never runs two reads at once, and limits the time to wait for a read."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -33,7 +33,7 @@ def test_many_viewers_share_one_read_until_the_document_expires() -> None:
     assert set(reads) == {"lakefeed-details"}
 
 
-def test_a_read_that_hangs_is_not_repeated_and_the_previous_document_is_shown() -> None:
+def test_a_read_that_hangs_is_not_started_again_and_the_previous_document_is_shown() -> None:
     clock, gate, reads = Clock(), threading.Event(), []
 
     def read() -> dict[str, Any]:
@@ -66,7 +66,7 @@ def test_an_error_is_cached_as_a_sentence() -> None:
     assert len(reads) == 1
 
 
-def test_an_unexpected_error_is_shown_by_its_class_only() -> None:
+def test_an_unexpected_error_is_shown_only_by_its_class() -> None:
     def read() -> dict[str, Any]:
         raise ValueError("the value of a record: 4711")
 

@@ -119,7 +119,7 @@ def test_read_recent_samples_each_of_a_thousand_reasons(catalog: SqlCatalog) -> 
 
 
 @pytest.mark.waits
-def test_read_recent_copies_only_the_newest_rows_of_a_large_file_out_of_arrow(catalog: SqlCatalog) -> None:
+def test_read_recent_copies_only_the_newest_rows_of_a_large_file_from_arrow_to_python(catalog: SqlCatalog) -> None:
     many = pa.Table.from_pylist([letter(0, "bad")] * 200_000, schema=SCHEMA)
     offsets = pa.array(range(many.num_rows), pa.int64())
     table = catalog.create_table("web.letters", SCHEMA)
@@ -127,7 +127,7 @@ def test_read_recent_copies_only_the_newest_rows_of_a_large_file_out_of_arrow(ca
     tracemalloc.start()
     try:
         found = read_recent(table, "hits", most=100, samples=2, longest=2000)
-        assert tracemalloc.get_traced_memory()[1] < 20_000_000  # As dicts, the letters would take 140 MB.
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000  # All letters as dicts would take 140 MB.
     finally:
         tracemalloc.stop()
     [(_, count, letters)] = found.reasons
@@ -164,7 +164,7 @@ def test_the_document_shows_the_error_of_a_reader_that_fails() -> None:
     assert (document["reasons"], document["error"]) == ([], "the catalog does not answer (http://c)")
 
 
-def test_the_document_says_that_dead_letters_cannot_be_replayed() -> None:
+def test_the_document_shows_that_dead_letters_cannot_be_replayed() -> None:
     assert document_of(sink={"memory": {}})["replayable"] is False
     assert document_of(sinks={"now": {"memory": {}}})["replayable"] is False
     without = dead_letters_document(pipeline(), lambda: (), now=0.0)

@@ -40,7 +40,7 @@ def rates(graph: dict[str, Any]) -> dict[str, float | None]:
     return {node["id"]: node["rate"] for node in graph["nodes"]}
 
 
-def test_the_graph_has_the_path_of_the_records() -> None:
+def test_the_graph_shows_the_path_of_the_records() -> None:
     feed = feed_config(
         source={"kafka": {"bootstrap_servers": "localhost:9092", "topics": ["clicks", "hits"]}},
         expect={"has_zip": {"rule": "zip IS NOT NULL", "on_violation": "dead_letter"}},

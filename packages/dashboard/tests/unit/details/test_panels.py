@@ -1,4 +1,4 @@
-"""Query panels run when they are due; slow and failing queries are handled; values are exact on the page."""
+"""Query panels run when they are due, even if other queries are slow or fail, and show exact values."""
 
 import threading
 import time
@@ -15,7 +15,7 @@ from tests.support.clock import until
 
 
 class Queries:
-    """A stand-in for Spark: a query waits for the gate, and returns the number of queries or raises ``error``."""
+    """A stand-in for Spark: a query waits for the gate, then returns the number of queries so far or raises ``error``."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -47,7 +47,7 @@ def panels_of(queries: Queries, *panels: QueryPanel, clock: Callable[[], float] 
     return Panels(panels, open_query=lambda: queries.query, cancel_group=queries.cancelled.append, clock=clock)
 
 
-def test_no_query_runs_until_a_user_looks() -> None:
+def test_no_query_runs_before_a_user_opens_the_panel() -> None:
     queries = Queries()
     panels_of(queries, panel())
     time.sleep(0.05)
@@ -134,7 +134,7 @@ def test_the_error_of_a_query_contains_no_values_of_rows() -> None:
     panels.close()
 
 
-def test_close_cancels_running_queries_and_starts_no_more() -> None:
+def test_close_cancels_running_queries_and_starts_no_others() -> None:
     queries, now = Queries(), [100.0]
     queries.gate.clear()
     panels = panels_of(queries, panel(), clock=lambda: now[0])
@@ -168,7 +168,7 @@ def test_close_cancels_running_queries_and_starts_no_more() -> None:
         ((2**62,), "4611686018427387 ms since 1970"),
     ],
 )
-def test_a_cell_is_json_that_javascript_reads_exactly(value: Any, shown: Any) -> None:
+def test_javascript_reads_the_json_of_a_cell_exactly(value: Any, shown: Any) -> None:
     assert cell(value) == shown
 
 

@@ -17,7 +17,7 @@ def rows(count: int) -> pa.Table:
     return pa.table({"zip": pa.array([str(number) for number in range(count)], pa.string())})
 
 
-def test_the_table_document_has_figures_of_snapshot_summaries(catalog: SqlCatalog) -> None:
+def test_the_table_document_has_the_figures_of_snapshot_summaries(catalog: SqlCatalog) -> None:
     table = catalog.create_table("web.hits", rows(0).schema)
     table.append(rows(3), snapshot_properties={"lakefeed.feed": "hits", "lakefeed.batch-id": "41"})
     table.append(rows(2), snapshot_properties={"lakefeed.feed": "other", "lakefeed.batch-id": "7"})
@@ -69,7 +69,7 @@ def test_deleted_rows_are_not_counted(equality_deletes: str, left: int | None) -
     assert (shown["rows"], shown["snapshots"][0]["total_rows"], shown["error"]) == (left, left, None)
 
 
-def test_a_table_that_cannot_be_read_does_not_hide_the_others(catalog: SqlCatalog) -> None:
+def test_a_table_that_cannot_be_read_does_not_hide_the_other_tables(catalog: SqlCatalog) -> None:
     table = catalog.create_table("web.hits", rows(0).schema)
 
     def read(name: str) -> Metadata:
@@ -114,7 +114,7 @@ def test_the_first_50_tables_are_shown() -> None:
     assert document["tables"][0]["name"] == "lake.web.hits_000"
 
 
-def test_the_schema_history_shows_changes_of_nested_fields_too(catalog: SqlCatalog) -> None:
+def test_the_schema_history_also_shows_changes_of_nested_fields(catalog: SqlCatalog) -> None:
     from pyiceberg.schema import Schema
     from pyiceberg.types import IntegerType, ListType, LongType, NestedField, StringType, StructType
 
@@ -162,7 +162,7 @@ def test_the_schema_history_shows_changes_of_nested_fields_too(catalog: SqlCatal
     assert (first["at"] is None, third["at"] is None) == (True, False)
 
 
-def test_the_schemas_document_lists_the_schemas_of_written_batches() -> None:
+def test_the_schemas_document_lists_the_schemas_of_landed_batches() -> None:
     monitor = FeedMonitor("hits")
     monitor.events.add("schema", "batch 3 has rows of schema 7", batch=3, schema_id=7)
 

@@ -1,4 +1,4 @@
-"""``lakefeed top`` in a real pseudo-terminal, over the endpoints of drivers, some of which hang."""
+"""``lakefeed top`` runs in a real pseudo-terminal and reads the endpoints of drivers; some drivers hang."""
 
 import json
 import os
@@ -52,7 +52,7 @@ def monitor_of(name: str, *, lag: int, batches: int = 8) -> FeedMonitor:
 
 @contextmanager
 def drivers(monitors: Mapping[str, FeedMonitor]) -> Iterator[str]:
-    """Answer for many drivers; the token of a request names the driver."""
+    """Serve the endpoints of many drivers; the token of a request names the driver."""
 
     def answer(request: HttpRequest) -> HttpAnswer:
         monitor = monitors[request.headers["authorization"].removeprefix("Bearer ")]
@@ -66,7 +66,7 @@ def drivers(monitors: Mapping[str, FeedMonitor]) -> Iterator[str]:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Start fifty drivers: five hang, one was killed, one has a hostile name."""
+    """Create the files of fifty drivers: five hang, one was killed, one has a hostile name."""
     monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path))
     driver = this_driver()
     with ExitStack() as stack:
@@ -93,7 +93,7 @@ def test_top_shows_fifty_feeds_while_some_hang(home: Path) -> None:
         assert len(lines) == 24
         assert all(len(line) <= 80 for line in lines)
         assert "q quit" in lines[-1]
-        # The first screen already shows the history of each feed.
+        # The first screen already shows the history of every feed.
         assert re.search(r"feed-1\d +waiting .*[▂▃▄▅▆▇█]{3}", screen)
         assert not re.search("\x1b]0|\u202e", shown.written.decode())
 
@@ -153,7 +153,7 @@ def test_top_restores_the_terminal_after_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.waits
-def test_top_prints_one_table_if_the_output_is_no_terminal(home: Path) -> None:
+def test_top_prints_one_table_if_the_output_is_not_a_terminal(home: Path) -> None:
     command = [sys.executable, "-m", "lakefeed.cli", "top"]
     environment = {**os.environ, "LAKEFEED_HOME": str(home)}
     done = subprocess.run(command, capture_output=True, env=environment, check=False, timeout=30)

@@ -58,7 +58,7 @@ def write(folder: Path, *changes: tuple[str, str]) -> Path:
 
 
 def refusal(*arguments: str | Path) -> str:
-    """Run ``lakefeed`` with these arguments, and return its error."""
+    """Run ``lakefeed`` with these arguments, which must fail; return the error."""
     with pytest.raises(LakefeedError) as refused:
         CliRunner().invoke(root, ["deploy", "manifest", *map(str, arguments)], catch_exceptions=False)
     assert refused.value.exit_status == 2
@@ -71,7 +71,7 @@ def only(text: str, kind: str) -> Object:
 
 
 @pytest.mark.parametrize("name", MANIFESTS)
-def test_the_manifest_in_the_docs_is_the_example_and_fits_kubernetes(name: str) -> None:
+def test_the_manifest_in_the_docs_is_that_of_the_example_and_fits_kubernetes(name: str) -> None:
     text = DOCUMENTS[name]()
     assert (ROOT / "docs" / name).read_text() == text, "make docs"
     items = documents(text)
@@ -108,7 +108,7 @@ def test_the_manifests_fit_the_crds_of_both_operators() -> None:
         assert definitions.mistakes(misspelt)
 
 
-def test_the_checks_of_pods_find_mistakes() -> None:
+def test_the_test_helpers_find_mistakes_in_pods() -> None:
     pod = pods_of(only(run(EXAMPLE), "SparkApplication"))["driver"]
     removals: dict[str, Callable[[Any], Any]] = {
         "seccompProfile": lambda spec: spec["securityContext"].pop("seccompProfile"),
@@ -143,19 +143,19 @@ def test_both_operators_get_the_same_pods_and_restart_a_failed_feed_without_limi
         assert (spec["executor"]["instances"], spec["executor"]["cores"]) == (10, 1)
         assert spec["arguments"] == expected
         assert (spec["restartPolicy"]["type"], spec["restartPolicy"]["onFailureRetries"]) == ("OnFailure", 2**31 - 1)
-    # The readiness probe must not wait for executors, because executors may not find a driver before it is ready.
+    # The readiness probe must not wait for executors, because executors may not find a driver that is not ready.
     (driver,) = pods_of(application)["driver"]["spec"]["containers"]
     assert {driver[probe]["httpGet"]["path"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")} == {
         "/health/live"
     }
-    # The arguments are options of the run command, with these values.
+    # The arguments are valid options of the command run, with these values.
     parsed = run_command.make_context("run", expected[1:]).params
     assert (parsed["exit_on_signal"], parsed["exit_when_replaced"], parsed["probe_port"]) == (143, 0, 8081)
     assert spec["sparkConf"]["spark.dynamicAllocation.enabled"] == "false"
     assert spec["sparkConf"]["spark.authenticate"] == "true"
 
 
-def test_a_producer_is_restarted_only_if_it_is_a_stream() -> None:
+def test_only_a_producer_that_is_a_stream_is_restarted() -> None:
     arguments: list[str | Path] = ["produce", EXAMPLE, "--operator", "kubeflow", *PRODUCE]
     bounded = only(run(*arguments), "SparkApplication")["spec"]
     assert bounded["restartPolicy"] == {"type": "Never"}

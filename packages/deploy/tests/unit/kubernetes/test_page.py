@@ -14,7 +14,7 @@ PAGE = ROOT / "docs" / "deploy-on-kubernetes.md"
 
 
 def sessions() -> list[tuple[str, str]]:
-    """Return the page's commands for which it shows output, each with that output."""
+    """Return the commands of the page that have an output there, each with its output."""
     blocks = re.findall(r"^( *)```console\n(.*?)^ *```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     found = [textwrap.dedent(block).partition("\n") for _, block in blocks]
     return [(command.removeprefix("$ "), answer) for command, _, answer in found]
@@ -26,7 +26,7 @@ def test_the_page_has_commands_with_output() -> None:
 
 @pytest.mark.waits
 @pytest.mark.parametrize(("command", "answer"), sessions())
-def test_each_command_on_the_page_prints_the_output_shown_there(command: str, answer: str) -> None:
+def test_each_command_on_the_page_prints_the_output_on_the_page(command: str, answer: str) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     ran = subprocess.run(
         ["/bin/bash", "-o", "pipefail", "-c", command],

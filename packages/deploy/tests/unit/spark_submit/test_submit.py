@@ -51,7 +51,7 @@ def planned(path: Path, *, environment: Mapping[str, str] = ENVIRONMENT, **optio
     return submission(config, variables, **given)
 
 
-def test_only_the_drivers_variables_have_secrets(tmp_path: Path) -> None:
+def test_only_the_variables_of_the_driver_have_secrets(tmp_path: Path) -> None:
     found = planned(write(tmp_path), cluster_mode=True, supervise=True, arguments=["--once"])
     command = found.command("spark.properties")
     assert command[-2:] == ["file:/shared/trips.jar", "--once"]
@@ -70,7 +70,7 @@ def test_client_mode_runs_the_driver_with_this_python(tmp_path: Path) -> None:
     found = planned(path).properties
     assert found["spark.pyspark.driver.python"] == sys.executable
     assert found["spark.pyspark.python"] == "/opt/python/bin/python3"
-    # In cluster mode, the driver uses a worker's Python.
+    # In cluster mode, the driver uses the Python of a worker.
     assert "spark.pyspark.driver.python" not in planned(path, cluster_mode=True).properties
 
 
@@ -80,7 +80,7 @@ def test_an_invalid_master_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("master", ["yarn", "k8s://https://host"])
-def test_cluster_mode_is_refused_if_spark_would_show_variables(
+def test_cluster_mode_is_refused_if_spark_would_show_the_drivers_variables(
     tmp_path: Path, master: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(tmp_path)
@@ -103,7 +103,7 @@ def test_yarn_gets_pyspark_and_no_s3_keys_that_it_would_write_to_disks(
     monkeypatch.setenv("YARN_CONF_DIR", str(hadoop_configuration(tmp_path)))
     found = planned(path, master="yarn").properties
     assert found["spark.yarn.isPython"] == "true"
-    # An empty value, because Spark would write keys of the environment to the nodes' disks.
+    # The value is empty, because Spark would write keys of the environment to the nodes' disks.
     assert found["spark.hadoop.fs.s3a.secret.key"] == ""
     assert "spark.yarn.isPython" not in planned(path).properties
 
@@ -153,7 +153,7 @@ def test_print_shows_the_command_without_secrets(tmp_path: Path) -> None:
     ]
     done = CliRunner(env=ENVIRONMENT).invoke(root, command)
     assert done.exit_code == 0, done.output
-    # A supervised driver that another driver replaced exits with 0, so that the cluster does not restart it.
+    # If another driver replaces a supervised driver, it exits with 0, so that the cluster does not restart it.
     assert "https://host/trips.jar --supervised --exit-when-replaced 0 --once" in done.output
     assert "KEY" in done.output
     assert CANARY not in done.output
@@ -194,5 +194,5 @@ def test_a_url_without_a_jar_is_refused(tmp_path: Path) -> None:
             locate(f"{address}/tripz.jar", file, cluster_mode=True)
     with pytest.raises(ConfigError, match="this is not a valid URL"):
         locate("http://[host/trips.jar", file, cluster_mode=True)
-    # In cluster mode, the address may be reachable for the workers only.
+    # In cluster mode, perhaps only the workers can reach the address.
     assert locate("http://127.0.0.1:1/trips.jar", file, cluster_mode=True) == "http://127.0.0.1:1/trips.jar"

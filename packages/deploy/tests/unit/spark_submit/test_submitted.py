@@ -1,4 +1,4 @@
-"""The program in an application jar, until it imports lakefeed."""
+"""The program in an application jar checks the machine before it imports lakefeed."""
 
 import json
 import platform
@@ -30,7 +30,7 @@ HERE = {
         pytest.param("spark", "3.5", marks=pytest.mark.waits),
     ],
 )
-def test_a_driver_on_another_platform_refuses_the_start(tmp_path: Path, part: str, built: str) -> None:
+def test_a_driver_on_another_platform_refuses_to_start(tmp_path: Path, part: str, built: str) -> None:
     shutil.copy(str(submitted.__file__), tmp_path / "main.py")
     (tmp_path / "application.json").write_text(json.dumps({**HERE, part: built}))
     done = subprocess.run([sys.executable, tmp_path / "main.py"], capture_output=True, text=True, check=False)
@@ -49,7 +49,7 @@ def test_a_supervised_driver_waits_longer_after_each_failure(
     monkeypatch.chdir(folder)
     monkeypatch.setattr(submitted, "__file__", str(folder / "lakefeed-application" / "main.py"))
     waits: list[float] = []
-    # Replace the clock in the module ``submitted`` only, because other threads of this process sleep, too.
+    # Replace the clock only in the module ``submitted``, because other threads of this process use it, too.
     clock = SimpleNamespace(sleep=waits.append, monotonic=time.monotonic)
     monkeypatch.setattr(submitted, "time", clock)
     # Hide the Spark session of other tests in this process, because the program would stop it.
@@ -70,7 +70,7 @@ def test_a_supervised_driver_waits_longer_after_each_failure(
     assert "the driver has failed 3 times in a row: it ends in 40 s" in said
     assert f"Client kill MASTER {folder.name}" in said
 
-    # A driver that worked for ten minutes has recovered, so its waits start over.
+    # A driver that worked for ten minutes has recovered, so the next wait is short again.
     now = iter([0.0, 601.0])
     clock.monotonic = lambda: next(now)
     fail(submitted.SUPERVISED)
