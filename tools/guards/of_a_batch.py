@@ -187,7 +187,7 @@ DEAD_LETTERS = (
         "backfill",
         "settled = self._settle(writer)",
         "settled = 0",
-        "packages/repair/tests/integration/test_backfill.py::test_interrupted_backfill_resumes_without_lost_or_repeated_dead_letters",
+        "packages/repair/tests/integration/test_backfill.py::test_an_interrupted_backfill_resumes_without_lost_or_repeated_dead_letters",
     ),
     python(
         "dead letters: letters that are in the table are written again",
@@ -201,7 +201,7 @@ DEAD_LETTERS = (
         "sinks/dead_letters/table",
         "if step is not None and not moved:",
         "if False:",
-        f"{OFFSETS}letters_ahead_of_the_table_are_dropped_only_on_request",
+        f"{OFFSETS}dead_letters_ahead_of_the_table_are_dropped_only_on_request",
     ),
     plugin(
         "repair",

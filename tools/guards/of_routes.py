@@ -13,7 +13,7 @@ ON_ROUTES = (
         "sink",
         "if ahead := self._ahead(name, commit.ranges):",
         "if ahead := {}:",
-        f"{ROUTES}a_driver_dies_between_the_commits_of_two_tables",
+        f"{ROUTES}a_driver_that_dies_between_the_commits_of_two_tables_loses_and_doubles_nothing",
     ),
     plugin(
         "routes",
@@ -21,6 +21,6 @@ ON_ROUTES = (
         "sink",
         "if again == had and",
         "if True or again == had and",
-        f"{ROUTES}a_driver_dies_between_the_commits_of_two_tables",
+        f"{ROUTES}a_driver_that_dies_between_the_commits_of_two_tables_loses_and_doubles_nothing",
     ),
 )

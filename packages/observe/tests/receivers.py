@@ -72,7 +72,7 @@ class Mailbox(Controller):
             require_starttls=starttls is not None,
             authenticator=self._log_in if password is not None else None,
             auth_required=password is not None and starttls is not None,
-            # With TLS from the first byte, aiosmtpd does not know that the connection is encrypted.
+            # aiosmtpd cannot know that the connection is encrypted if TLS begins with the first byte.
             auth_require_tls=starttls is not None,
         )
 
@@ -91,7 +91,7 @@ class Mailbox(Controller):
         return "250 taken"
 
     def _trigger_server(self) -> None:
-        # The server was bound to port 0, so only the socket knows the port.
+        # The server listens on port 0, so only the socket knows the actual port.
         server: Any = self.server
         self.port = server.sockets[0].getsockname()[1]
         trigger: Any = super()._trigger_server

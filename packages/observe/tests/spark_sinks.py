@@ -1,4 +1,4 @@
-"""Run a feed in a session whose metric system has sinks; write the model and the page of the metrics servlet.
+"""Run a feed in a session with metric sinks; write the progress model and the page of Spark's metrics servlet.
 
 This is a separate process, because Spark reads the settings of its metric sinks only at its start. The arguments are a
 folder for files, and the ports of a Graphite server and of a collector for OTLP.

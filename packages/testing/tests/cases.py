@@ -50,7 +50,7 @@ checkpoint: s3a://lake/checkpoints/hits
 
 @pytest.fixture
 def run(spark: SparkSession, tmp_path: Path) -> Run:
-    """Return a function that runs the cases of a pipeline file and of further case files."""
+    """Return a function that runs the cases in a pipeline file and in more case files."""
 
     def run(text: str, *cases: str, names: tuple[str, ...] = ()) -> TestReport:
         file = tmp_path / "pipeline.yaml"
@@ -64,5 +64,5 @@ def run(spark: SparkSession, tmp_path: Path) -> Run:
 
 
 def messages(report: TestReport) -> dict[str, list[str]]:
-    """Return the differences of each case."""
+    """Return the differences of each case as texts."""
     return {result.case: [each.what for each in result.differences] for result in report.results}

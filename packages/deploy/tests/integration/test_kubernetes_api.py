@@ -166,7 +166,7 @@ def spark_files(folder: Path, application: Object, api: KubernetesApi) -> list[s
 
 
 def test_the_api_server_accepts_the_driver_pod_of_spark_submit(api: KubernetesApi, tmp_path: Path) -> None:
-    """In cluster mode, spark-submit creates the driver's pod; an operator runs spark-submit with the operator's rights."""
+    """In cluster mode, spark-submit creates the driver's pod; an operator runs it with the operator's rights."""
     text = DOCUMENTS["kubernetes/taxi-apache.yaml"]()
     assert apply(api, text).returncode == 0
     application = application_of("kubernetes/taxi-apache.yaml")

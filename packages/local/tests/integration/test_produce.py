@@ -126,7 +126,7 @@ def test_rows_of_files_in_the_store_are_produced(lake: SparkSession, stack: Endp
 
 @pytest.mark.quick
 @pytest.mark.parametrize("headers", [None, {"source": "test"}])
-def test_columns_in_another_order_than_the_schema_become_records(
+def test_rows_whose_columns_have_another_order_than_the_schema_become_records(
     lake: SparkSession, stack: Endpoints, topic: str, headers: dict[str, str] | None
 ) -> None:
     rows = lake.sql(
@@ -174,7 +174,7 @@ DIGITS = [
 
 
 @pytest.mark.parametrize(("name", "kind", "long", "short"), DIGITS)
-def test_a_value_with_more_digits_than_the_schema_is_refused(
+def test_a_value_with_more_digits_than_the_schema_allows_is_refused(
     lake: SparkSession, tmp_path: Path, name: str, kind: Any, long: Any, short: Any
 ) -> None:
     schema = json.dumps({"type": "record", "name": "r", "fields": [{"name": name, "type": kind}]})
@@ -193,7 +193,7 @@ def test_a_value_with_more_digits_than_the_schema_is_refused(
             assert "would be rounded" in str(read_error(str(raised.value)))
 
 
-def test_records_before_a_row_that_does_not_fit_are_in_the_topic(
+def test_records_produced_before_a_row_that_does_not_fit_stay_in_the_topic(
     lake: SparkSession, stack: Endpoints, topic: str, tmp_path: Path
 ) -> None:
     header, *lines = TRIPS.read_text().splitlines()
@@ -245,7 +245,7 @@ def test_a_missing_topic_a_wrong_setting_and_absent_servers_are_errors(
     assert Topics(stack.bootstrap_servers).describe(topic).offsets == 0
 
 
-def test_all_tasks_together_keep_the_rate(lake: SparkSession, stack: Endpoints, topic: str) -> None:
+def test_all_tasks_together_do_not_exceed_the_rate(lake: SparkSession, stack: Endpoints, topic: str) -> None:
     rows = taxi_rows(lake, 3000, slices=6)
     records = to_records(rows, topic=topic, format="avro", schema=taxi_schema(), key=KEY)
     began = time.monotonic()

@@ -22,7 +22,7 @@ PAGE = Path(__file__).parents[4] / "docs" / "query-a-table.md"
 
 @pytest.fixture(scope="module")
 def home(stack: Endpoints) -> dict[str, str]:
-    """Return the environment of a user whose local stack runs: it names the stack's folder and no servers."""
+    """Return the environment of a user whose stack runs; it names the folder of the stack, and no servers."""
     return {"LAKEFEED_HOME": str(stack.catalog_file.parents[1])}
 
 
@@ -96,7 +96,7 @@ def test_the_quickstart_refuses_the_folder_of_another_pipeline(home: dict[str, s
     assert (tmp_path / "pipeline.yaml").read_text() == text
 
 
-def test_the_quickstart_refuses_a_machine_with_a_failed_check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_quickstart_stops_if_a_check_of_the_machine_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     full = Diagnosis(name="home", verdict="error", what="/home, 0.2 GiB free", hint="free disk space")
     monkeypatch.setattr("lakefeed_local.quickstart.examine", lambda: [full])
     monkeypatch.chdir(tmp_path)

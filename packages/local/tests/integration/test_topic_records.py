@@ -38,7 +38,7 @@ LONG = Decimal("12345678901234567890.123456789012345678")
 
 @pytest.fixture
 def mixed(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> Feed:
-    """Send 60 trips to 3 partitions, then one record of every other kind to partition 0."""
+    """Send 60 trips to 3 partitions, then to partition 0 one record of every other format."""
     for name, value in feed.environment.items():
         monkeypatch.setenv(name, value)
     feed.create_topic(partitions=3)
@@ -100,14 +100,14 @@ def test_sample_decodes_every_record_in_its_own_format(mixed: Feed) -> None:
         topic.sample(start="yesterday")
 
 
-def test_sample_decodes_records_as_the_pipeline_file_says(mixed: Feed) -> None:
+def test_sample_decodes_records_by_the_settings_of_the_pipeline_file(mixed: Feed) -> None:
     decode = {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}}
     pipeline = mixed.write_file(decode=decode)
     assert Topic(mixed.topic).describe().schemas[0].subject == f"{mixed.topic}-value"
     shown = lakefeed("topics", "sample", pipeline, "--where", "error IS NOT NULL", "--output", "json")
     assert shown.returncode == 0, shown.stderr
     errors = [json.loads(line)["error"] for line in shown.stdout.splitlines()]
-    assert len(errors) == 6  # The decode block of the feed fits only the trips and the null value.
+    assert len(errors) == 6  # The decode block of the feed suits only the trips and the null value.
     assert any("not in Confluent wire format" in error for error in errors)
 
 
@@ -188,4 +188,4 @@ def test_tail_shows_new_records_until_ctrl_c(mixed: Feed, tmp_path: Path) -> Non
     assert "\x1b" not in said
     assert "Traceback" not in said
     groups = Topics(mixed.stack.bootstrap_servers)
-    assert groups.describe(mixed.topic).offsets == 70  # Sampling and tailing has written no record.
+    assert groups.describe(mixed.topic).offsets == 70  # Neither sample nor tail has written a record.

@@ -1,4 +1,4 @@
-"""Create, describe and delete topics, and the errors of these requests."""
+"""Topics are created, described and deleted; a request that cannot succeed gets a clear error."""
 
 import json
 import time
@@ -53,7 +53,7 @@ def test_a_topic_is_created_described_and_deleted(topics: Topics, name: str, sta
     assert topics.describe(name).topic_id != found.topic_id
 
 
-def test_creating_an_existing_topic_is_an_error_by_default(topics: Topics, name: str) -> None:
+def test_the_creation_of_an_existing_topic_is_an_error_by_default(topics: Topics, name: str) -> None:
     topics.create(name)
     assert len(topics.describe(name).partitions) == 10
     assert not topics.create(name, exist_ok=True)
@@ -84,7 +84,7 @@ def test_an_invalid_name_is_refused(topics: Topics, wrong: str) -> None:
         topics.create(wrong)
 
 
-def test_the_error_for_a_missing_topic_suggests_a_similar_one(topics: Topics, name: str) -> None:
+def test_the_error_for_a_missing_topic_suggests_a_similar_name(topics: Topics, name: str) -> None:
     topics.create(name, partitions=1)
     for ask in (topics.describe, topics.end_offsets, topics.delete):
         with pytest.raises(ResourceMissing, match="there is no topic") as raised:
@@ -100,7 +100,7 @@ def test_a_missing_broker_is_an_error_within_seconds(capfd: pytest.CaptureFixtur
     assert capfd.readouterr() == ("", "")
 
 
-def test_an_unknown_setting_of_the_client_is_refused() -> None:
+def test_an_unknown_setting_of_the_kafka_client_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"No such configuration property"):
         Topics("127.0.0.1:1", options={"acks.of.all": "1"})
 
@@ -126,7 +126,7 @@ def test_the_commands_create_list_and_show_topics(stack: Endpoints, name: str) -
         run("create", name, "--config", "nonsense")
 
 
-def test_the_commands_find_the_brokers_in_the_environment(
+def test_the_commands_read_the_address_of_the_brokers_from_the_environment(
     stack: Endpoints, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", stack.bootstrap_servers)

@@ -12,7 +12,7 @@ from tests.support.servers.gate import Handler, serving
 
 
 class Store(Handler):
-    """A store that answers HEAD with a date, and overwrites any object, as stores without conditional writes do."""
+    """A store without conditional writes: it overwrites any object, and answers HEAD with a date."""
 
     date = "Mon, 23 Nov 2026 07:00:00 GMT"
 
@@ -79,9 +79,10 @@ def test_a_store_that_ignores_if_none_match_is_an_error(store: str, monkeypatch:
     assert found("store").verdict == "ok"
 
 
-def test_a_used_dashboard_port_causes_a_warning() -> None:
+def test_a_dashboard_port_in_use_causes_a_warning() -> None:
     with socket.socket() as server:
-        with suppress(OSError):  # If this test cannot use the port, another program does, and the check still warns.
+        # If the test cannot listen on the port, another program uses it already, and the check must warn, too.
+        with suppress(OSError):
             server.bind(("127.0.0.1", 8380))
         assert (found("ports").verdict, "--dashboard" in (found("ports").hint or "")) == ("warning", True)
 

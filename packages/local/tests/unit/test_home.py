@@ -1,4 +1,4 @@
-"""The directory of a local stack: stored values, permissions, erasing, locking."""
+"""The directory of a local stack stores values, restricts permissions, is erased, and is locked."""
 
 import threading
 from pathlib import Path
@@ -12,7 +12,7 @@ from lakefeed_local.home import Home, Memory
 MEMORY = Memory(store="s3proxy", cluster_id="x", ports={"kafka": 1})
 
 
-def test_the_values_that_the_first_up_stored_are_read_again(tmp_path: Path) -> None:
+def test_later_commands_read_the_values_that_the_first_up_stored(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     home.make()
     assert home.recall() is None
@@ -68,7 +68,7 @@ def test_an_unwritable_home_is_an_error(tmp_path: Path) -> None:
         Home(tmp_path / "file" / "home").make()
 
 
-def test_a_waiting_command_gets_a_valid_lock_after_the_directory_is_erased(tmp_path: Path) -> None:
+def test_a_command_that_waits_gets_a_valid_lock_even_if_the_directory_is_erased(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     events: list[str] = []
     waiting = threading.Event()

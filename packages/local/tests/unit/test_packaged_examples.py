@@ -60,7 +60,7 @@ def test_a_copy_does_not_overwrite_a_changed_file(tmp_path: Path) -> None:
     assert not (tmp_path / "examples/data/sentences.jsonl").exists()
 
 
-def test_an_unknown_name_suggests_a_similar_one() -> None:
+def test_an_unknown_name_suggests_a_similar_name() -> None:
     with pytest.raises(ResourceMissing) as missing:
         packaged_example("wordcount")
     assert missing.value.hint == "did you mean word_count?"

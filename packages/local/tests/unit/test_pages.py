@@ -107,7 +107,7 @@ def test_a_terminal_shows_commands_instead_of_links() -> None:
 
 
 @pytest.mark.parametrize("width", [40, 80])
-def test_a_terminal_cuts_no_cell_of_a_table(width: int) -> None:
+def test_a_terminal_truncates_no_cell_of_a_table(width: int) -> None:
     for path in ("exactly-once.md", "support.md", "metrics.md"):
         text = (page_folder() / path).read_text("utf-8")
         shown = io.StringIO()
@@ -178,7 +178,7 @@ def strings(text: str) -> list[str]:
 
 
 def test_messages_name_pages_by_command_and_not_by_file() -> None:
-    """A setting's docstring is a message, too, because the reference and the JSON Schema show the docstring."""
+    """Docstrings of settings count as messages, because the reference and the JSON Schema show them."""
     found = {
         (file.name, text)
         for file in PYTHON

@@ -60,12 +60,13 @@ def test_stop_kills_a_process_that_ignores_sigterm(tmp_path: Path, started: list
     assert not process.alive()
 
 
-def test_a_later_process_with_the_same_pid_is_not_stopped(tmp_path: Path) -> None:
+def test_a_new_process_with_the_pid_of_an_ended_process_is_not_stopped(tmp_path: Path) -> None:
     (tmp_path / "pid").write_text(json.dumps({"pid": os.getpid(), "began": "1"}))
     process = find_detached(tmp_path / "pid")
     assert process is not None
     assert not process.alive()
-    process.stop(grace_seconds=1)  # If the reused pid counted as the process, this would end the test run.
+    # If stop took the process with the reused pid for the old process, this test run would end.
+    process.stop(grace_seconds=1)
 
 
 @pytest.mark.parametrize("text", ["", "123", "{}", '{"pid": "x", "began": "1"}', "[1]"])
@@ -76,7 +77,7 @@ def test_an_unreadable_pid_file_names_no_process(tmp_path: Path, text: str) -> N
 
 
 def test_the_log_names_a_missing_program(tmp_path: Path) -> None:
-    # Either ``start_detached`` raises the error or the process ends after it, depending on timing.
+    # Depending on timing, ``start_detached`` raises the error, or the process ends after it.
     with suppress(WorldError):
         process = start_detached(
             ["/nothing/here"], log=tmp_path / "log", pid_file=tmp_path / "pid", cwd=tmp_path, environment={}
@@ -86,11 +87,11 @@ def test_the_log_names_a_missing_program(tmp_path: Path) -> None:
 
 
 def test_a_process_without_a_pid_file_is_killed(tmp_path: Path) -> None:
-    # The pid file cannot be written, as on a full disk; without it no command would find the process to stop it.
+    # The pid file cannot be written, as on a full disk. Without the file, no command could find and stop the process.
     (tmp_path / "pid").mkdir()
     with pytest.raises(OSError, match=r"Is a directory.*/pid'"):
         start(tmp_path, f"echo $$ >{tmp_path}/own; exec sleep 60")
     own = tmp_path / "own"
-    # If the shell was killed early, it has not written its pid to the file.
+    # The shell has not written its pid to the file if it was killed early.
     number = own.read_text().strip() if own.exists() else ""
     assert not number or process_start(int(number)) is None

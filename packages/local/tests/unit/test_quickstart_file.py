@@ -1,4 +1,4 @@
-"""The quickstart explains a refused start."""
+"""If the start is refused, the quickstart's error explains what to do."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +10,7 @@ from lakefeed_local.quickstart import Quickstart
 
 
 def test_the_hint_of_a_refused_start_names_folder_and_commands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    # The situation after ``lakefeed local down --erase``, with a command in another folder than the pipeline file's.
+    # This happens after ``lakefeed local down --erase``, if the command runs outside of the pipeline file's folder.
     lost = RecordsLost("the topic was recreated", where="lake.quickstart.trips", hint="lakefeed run --accept-loss")
     work = Quickstart(
         tmp_path / "my first", {"KAFKA_BOOTSTRAP_SERVERS": "localhost:1", "SCHEMA_REGISTRY_URL": "http://localhost:1"}

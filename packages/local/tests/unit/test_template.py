@@ -109,7 +109,7 @@ def test_comments_list_the_fields_and_propose_a_partition() -> None:
     assert "# partition_by: [days(at)]\n" in text
 
 
-def test_columns_are_guessed_from_a_json_record(tmp_path: Path) -> None:
+def test_columns_are_inferred_from_a_json_record(tmp_path: Path) -> None:
     record = b'{"id": 1, "a \\ud83d\\ude00\\u007f": "x", "${HOME}\\n#": [1.5], "n": {"on": true}, "e": []}'
     found = _from_record(record, None, None, "t")
     config = config_of(pipeline_text(blank(found)), tmp_path)
@@ -120,7 +120,7 @@ def test_columns_are_guessed_from_a_json_record(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [None, b"", b"\x01\x02", b"5", b"[1]", b"{}", b"\x00\x00\x00\x00\x01x", b"[" * 9999])
-def test_the_guess_for_values_that_are_no_json_objects_is_raw(value: bytes | None) -> None:
+def test_values_that_are_not_json_objects_are_read_as_raw(value: bytes | None) -> None:
     found = _from_record(value, None, None, "t")
     assert found.kind == "raw"
     assert not found.certain
@@ -147,7 +147,7 @@ def test_an_existing_file_is_overwritten_only_on_request(tmp_path: Path) -> None
 
 
 def test_a_pipeline_file_is_written_into_a_pipe_without_replacing_the_pipe(tmp_path: Path) -> None:
-    """Renaming a file over /dev/null as root would replace the device."""
+    """As root, a rename of a file to /dev/null would replace the device."""
     pipe, read = tmp_path / "pipe", list[str]()
     os.mkfifo(pipe)
     reader = threading.Thread(target=lambda: read.append(pipe.read_text("utf-8")), daemon=True)
@@ -158,7 +158,7 @@ def test_a_pipeline_file_is_written_into_a_pipe_without_replacing_the_pipe(tmp_p
     assert pipe.is_fifo()
 
 
-def test_the_json_schema_never_overwrites_a_foreign_file(tmp_path: Path) -> None:
+def test_the_json_schema_does_not_overwrite_a_file_of_the_user(tmp_path: Path) -> None:
     written = write_schema_beside(tmp_path / "p.yaml")
     assert written is not None
     assert write_schema_beside(tmp_path / "p.yaml") == written

@@ -1,4 +1,4 @@
-"""Messages of real runs, also to a real Alertmanager, and the traces of these runs."""
+"""Real runs send messages, some to a real Alertmanager, and leave traces."""
 
 import json
 import threading
@@ -66,7 +66,7 @@ def test_a_start_that_fails_is_reported_and_leaves_a_trace(tmp_path: Path) -> No
             done = lakefeed("run", path, environment=environment, status=None)
             assert done.returncode in (1, 2), done.stderr
             assert environment["HOOK"] not in done.stdout + done.stderr
-        [body] = hook.bodies  # The cool-down suppresses the second message.
+        [body] = hook.bodies  # During the cool-down, the second message is suppressed.
         assert "*taxi: failed*" in body["text"]
         assert hook.paths == ["/canary-6c2e91d4"]
         tested = lakefeed("notify", "test", path, environment=environment, status=None)

@@ -43,7 +43,7 @@ HEALTHY = {
     "lakefeed_dead_letters_total": "0",
     "lakefeed_batches_over_s3_budget_total": "0",
 }
-# For each alert: the series that make it fire, and the minute by which it has fired.
+# Each alert has series that make it fire, and the minute by which it has fired.
 FIRING: dict[str, tuple[dict[str, str], int]] = {
     "LakefeedTargetDown": ({'up{job="lakefeed"}': "1 0x60"}, 5),
     "LakefeedDriverDown": ({"lakefeed_feed_up": "1 0x60"}, 5),
@@ -82,7 +82,7 @@ def expected(alert: str) -> list[dict[str, Any]]:
     return [{"exp_labels": {**labels, **more.get(alert, {})}}]
 
 
-def test_each_alert_fires_only_for_its_unhealthy_series(tmp_path: Path) -> None:
+def test_each_alert_fires_only_for_its_own_series(tmp_path: Path) -> None:
     promtool("check", "rules", RULES)
     alerts = [rule["alert"] for rule in yaml.safe_load(RULES.read_text())["groups"][0]["rules"]]
     assert set(alerts) == set(FIRING)
@@ -107,7 +107,7 @@ def test_each_alert_fires_only_for_its_unhealthy_series(tmp_path: Path) -> None:
 
 
 def without_texts(folder: Path) -> Path:
-    """Write a copy of the rules without annotations, because promtool would also compare the annotations."""
+    """Write a copy of the rules without annotations, which promtool would compare, too."""
     document = yaml.safe_load(RULES.read_text())
     for rule in document["groups"][0]["rules"]:
         del rule["annotations"]
@@ -129,7 +129,7 @@ def served(monitor: FeedMonitor) -> Iterator[str]:
 
 
 def one_batch(monitor: FeedMonitor, number: int) -> None:
-    """Report a finished batch to the monitor, in which all counts are positive."""
+    """Report to the monitor a finished batch whose counts are all positive."""
     start = 10 * number
     with monitor.batch(number, [OffsetRange("trips", 0, start, start + 10)]):
         time.sleep(0.02)

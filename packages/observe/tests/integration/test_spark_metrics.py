@@ -1,4 +1,4 @@
-"""Spark's own metric sinks and an OTLP collector receive the numbers of a run, by configuration only."""
+"""Configuration alone sends the numbers of a run to Spark's own metric sinks and an OTLP collector."""
 
 import json
 import re
@@ -13,7 +13,7 @@ import pytest
 from tests.support.servers.otlp import collector, metrics_in
 
 ROOT = Path(__file__).resolve().parents[4]
-# Leave out metrics that change while the sinks are read: they have different values in two sinks.
+# Leave out metrics that change during the test, because two sinks would have different values of them.
 MOVING = ("timestamp_seconds", "running_batch")
 
 
@@ -50,7 +50,7 @@ def test_sparks_metric_sinks_and_an_otlp_collector_receive_the_monitors_numbers(
     prefix = "shop.driver.plugin.io.lakefeed.metrics.FeedMetrics.taxi."
     newest = {name: float(value) for name, value, _ in (line.split() for line in lines)}
     sent = {name: newest[prefix + name] for name in model}
-    assert sent == pytest.approx(model, abs=0.006)  # Graphite's sink rounds numbers to two digits.
+    assert sent == pytest.approx(model, abs=0.006)  # Spark's sink for Graphite rounds numbers to two digits.
 
     points = metrics_in(taken[-1][2])
     assert points["lakefeed_records_read"].sum.data_points[0].as_int == 2

@@ -1,4 +1,4 @@
-"""The followers of this package report a start that fails, even if another follower causes the failure."""
+"""The followers of this package report a failed start, even if another follower made the start fail."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path / "home"))
 
 
-def test_a_follower_that_cannot_begin_is_reported_as_a_failed_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_that_another_follower_made_fail_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lakefeed_observe.otlp.collector.find_spec", lambda name: None)
     monitor = FeedMonitor("taxi")
     with web_hook() as hook:

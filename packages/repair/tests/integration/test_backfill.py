@@ -1,4 +1,4 @@
-"""Backfills beside a running feed: each record lands once, also if a backfill is interrupted; the feed continues."""
+"""A backfill runs while the feed runs: each record lands once, even if the backfill is interrupted."""
 
 import json
 import threading
@@ -34,7 +34,7 @@ def assert_proven(pipeline: Pipeline) -> None:
 
 
 def begun_at_latest(lake: SparkSession, feed: Feed, **more: Any) -> Pipeline:
-    """Return a feed that began at its topic's end, with 60 older records, and has landed 10 newer ones."""
+    """Return a feed that began at the end of a topic with 60 records, and has landed 10 newer records."""
     feed.create_topic(partitions=2)
     feed.send(feed.avro(trips(0, 30)), partition=0)
     feed.send(feed.avro(trips(30, 60)), partition=1)
@@ -46,14 +46,14 @@ def begun_at_latest(lake: SparkSession, feed: Feed, **more: Any) -> Pipeline:
     return pipeline
 
 
-def test_backfill_beside_a_running_feed_lands_each_record_once(lake: SparkSession, feed: Feed) -> None:
+def test_a_backfill_while_the_feed_runs_lands_each_record_once(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=3)
     feed.send(feed.avro(trips(0, 1000)))
     pipeline = feed.pipeline(**blocks(feed, size=300))
     sent = 1000
     with running(pipeline, lake) as run:
         until(lambda: run.batches)
-        # The feed has begun, so it reads all records that are produced from here on.
+        # The feed has begun, so it reads all records that the test sends from now on.
         producing = threading.Event()
 
         def produce() -> None:
@@ -82,7 +82,7 @@ def test_backfill_beside_a_running_feed_lands_each_record_once(lake: SparkSessio
     assert pipeline.run(spark=lake, once=True).rows == 5
 
 
-def test_interrupted_backfill_resumes_without_lost_or_repeated_dead_letters(lake: SparkSession, feed: Feed) -> None:
+def test_an_interrupted_backfill_resumes_without_lost_or_repeated_dead_letters(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send([*feed.avro(trips(0, 20)), b"\x01one", None, *feed.avro(trips(20, 40)), b"\x01two"])
     letters = f"lake.{feed.name}.dead_letters"
@@ -126,7 +126,7 @@ def test_the_later_of_two_backfills_lands_the_remaining_records(lake: SparkSessi
     assert_proven(pipeline)
 
 
-def test_backfill_lands_the_requested_ranges_and_refuses_ranges_that_the_feed_reads(
+def test_a_backfill_lands_the_requested_ranges_and_refuses_ranges_that_the_feed_reads(
     lake: SparkSession, feed: Feed
 ) -> None:
     pipeline = begun_at_latest(lake, feed)
@@ -146,7 +146,7 @@ def test_backfill_lands_the_requested_ranges_and_refuses_ranges_that_the_feed_re
     assert_proven(pipeline)
 
 
-def test_backfill_without_known_covered_ranges_is_refused(lake: SparkSession, feed: Feed) -> None:
+def test_a_backfill_is_refused_if_the_covered_ranges_are_unknown(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send(feed.avro(trips(0, 10)))
     with pytest.raises(ResourceMissing, match="there is no table"):
@@ -157,7 +157,7 @@ def test_backfill_without_known_covered_ranges_is_refused(lake: SparkSession, fe
 
 
 @pytest.mark.slow
-def test_backfill_beyond_its_error_budget_lands_no_rows(lake: SparkSession, feed: Feed) -> None:
+def test_a_backfill_beyond_its_error_budget_lands_no_rows(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send([*feed.avro(trips(0, 10)), b"\x01", b"\x02", b"\x03"])
     dead = {"table": f"lake.{feed.name}.dead_letters", "budget": {"max_rows": 1}}
@@ -172,7 +172,7 @@ def test_backfill_beyond_its_error_budget_lands_no_rows(lake: SparkSession, feed
 
 
 @pytest.mark.slow
-def test_a_backfill_beside_the_feed_adds_the_column_of_a_dropped_field(lake: SparkSession, feed: Feed) -> None:
+def test_a_backfill_adds_the_column_of_a_field_that_newer_schemas_lack(lake: SparkSession, feed: Feed) -> None:
     old = {
         "type": "record",
         "name": "Trip",
@@ -185,7 +185,7 @@ def test_a_backfill_beside_the_feed_adds_the_column_of_a_dropped_field(lake: Spa
     feed.create_topic(partitions=1)
     feed.send(feed.avro([{**each, "tip": 1.5} for each in trips(0, 10)], old))
     pipeline = feed.pipeline(**blocks(feed))
-    feed.avro([])  # Registers the newer schema, which lacks the field tip.
+    feed.avro([])  # Register the newer schema, which lacks the field tip.
     with running(pipeline, lake) as run:
         until(lambda: run.batches)
         feed.send(feed.avro(trips(10, 20)))
@@ -199,7 +199,7 @@ def test_a_backfill_beside_the_feed_adds_the_column_of_a_dropped_field(lake: Spa
 
 
 @pytest.mark.slow
-def test_killed_backfill_command_resumes(lake: SparkSession, feed: Feed) -> None:
+def test_a_killed_backfill_command_resumes(lake: SparkSession, feed: Feed) -> None:
     begun_at_latest(lake, feed, size=5)
     file = feed.write_file(**blocks(feed, size=5))
     result = lakefeed("backfill", file, "--dry-run", "--output", "json", environment=feed.environment)

@@ -1,4 +1,4 @@
-"""Commands show and move a feed's position, on a real broker, store and table."""
+"""On a real broker, store and table, commands show and move the position of a feed."""
 
 import json
 import time
@@ -25,7 +25,7 @@ from tests.support.starts import run_as_planned
 
 
 class Lettered:
-    """A feed of one partition with a monitoring group; odd records from id 100 on become dead letters."""
+    """A feed of one partition with a monitoring group; records with odd ids from 101 on become dead letters."""
 
     def __init__(self, lake: SparkSession, feed: Feed) -> None:
         self.lake, self.feed = lake, feed
@@ -64,7 +64,7 @@ class Lettered:
         return sorted(row["offset"] for row in self.feed.rows(self.letters))
 
     def standing(self) -> tuple[int | None, int | None, int | None]:
-        """Return the positions of checkpoint, table and group."""
+        """Return the offsets in the checkpoint, the table and the group."""
         [each] = self.pipeline().status().partitions
         return each.checkpoint, each.table, each.group
 
@@ -78,7 +78,7 @@ def lettered(lake: SparkSession, feed: Feed) -> Lettered:
 
 
 @pytest.mark.quick
-def test_a_rewind_deletes_rows_and_letters_and_rereads_the_records(lettered: Lettered) -> None:
+def test_a_rewind_deletes_rows_and_dead_letters_and_the_feed_reads_the_records_again(lettered: Lettered) -> None:
     lettered.land(range(98, 102))
     lettered.land(range(102, 106))
     assert (lettered.ids(), lettered.dead()) == ([98, 99, 100, 102, 104], [3, 5, 7])
@@ -134,7 +134,7 @@ def test_an_interrupted_rewind_is_completed_by_the_next_start(
     assert lettered.faults() == []
 
 
-def test_rewind_accepts_each_kind_of_target(lettered: Lettered) -> None:
+def test_rewind_accepts_every_form_of_target(lettered: Lettered) -> None:
     lettered.land(range(4))
     snapshot = open_table(lettered.feed.table, connections=lettered.feed.connections).metadata.current_snapshot_id
     time.sleep(0.1)
@@ -200,7 +200,7 @@ def test_a_checkpoint_ahead_of_the_table_is_recreated(lettered: Lettered, droppe
     assert lettered.faults() == []
 
 
-def test_letters_ahead_of_the_table_are_dropped_only_on_request(lettered: Lettered) -> None:
+def test_dead_letters_ahead_of_the_table_are_dropped_only_on_request(lettered: Lettered) -> None:
     lettered.land(range(98, 102))
     lettered.lake.sql(f"DROP TABLE {lettered.feed.table}")
     lettered.feed.forget()
@@ -257,7 +257,7 @@ def test_the_feed_writes_the_monitoring_group_and_never_reads_it(lettered: Lette
     lettered.feed.send([b'{"id": 6}'], partition=0)
     lettered.pipeline().run(spark=lettered.lake, once=True, on_batch=batches.append, on_note=notes.append)
     member.close()
-    # The note may come with a later batch, because the feed commits the group's offsets in the background.
+    # The feed commits the group's offsets in the background, so a later batch may have the note.
     reported = [*notes, *(note for batch in batches for note in batch.notes)]
     assert sum("could not be set" in note for note in reported) == 1, reported
     assert lettered.ids() == list(range(7))

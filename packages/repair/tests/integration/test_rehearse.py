@@ -1,4 +1,4 @@
-"""A rehearsal shows each change of a pipeline file as what it is."""
+"""A rehearsal shows how a changed pipeline file changes the rows."""
 
 import json
 from typing import Any
@@ -80,7 +80,9 @@ def landed(lake: SparkSession, stack: Endpoints, tmp_path_factory: pytest.TempPa
 
 
 @pytest.mark.parametrize("case", [pytest.param("nothing", marks=pytest.mark.quick), *list(CHANGES)[1:]])
-def test_a_change_is_shown_as_what_it_is(lake: SparkSession, landed: tuple[Feed, Pipeline], case: str) -> None:
+def test_each_change_of_a_pipeline_file_is_shown_by_its_effect_on_the_rows(
+    lake: SparkSession, landed: tuple[Feed, Pipeline], case: str
+) -> None:
     (feed, old), (changed, expected) = landed, CHANGES[case]
     more: dict[str, Any] = {key: changed[key] for key in ("expect", "fast_path", "dead_letters") if key in changed}
     if more.get("dead_letters"):
@@ -103,7 +105,7 @@ def test_a_change_is_shown_as_what_it_is(lake: SparkSession, landed: tuple[Feed,
         assert [note for note in done.notes if "the feed landed" in note] == []
 
 
-def test_another_subject_of_the_registry_and_a_dropped_envelope(lake: SparkSession, feed: Feed) -> None:
+def test_a_change_of_the_subject_and_of_the_envelope_is_shown(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send(feed.avro(trips(0, 5)))
     tip = {"name": "tip", "type": ["null", "double"], "default": None}
@@ -125,7 +127,9 @@ def test_another_subject_of_the_registry_and_a_dropped_envelope(lake: SparkSessi
     assert {"id", "before", "after"} <= found.keys()
 
 
-def test_examples_have_positions_and_values_unless_masked(lake: SparkSession, landed: tuple[Feed, Pipeline]) -> None:
+def test_examples_have_offsets_and_values_unless_values_are_masked(
+    lake: SparkSession, landed: tuple[Feed, Pipeline]
+) -> None:
     feed, old = landed
     columns = "* EXCEPT (ms, zone, id), timestamp_millis(ms) AS sent, upper(zone) AS zone, id + 1 AS id"
     new = feed.pipeline(**blocks(feed, transform=sql(feed, columns)))
@@ -139,7 +143,7 @@ def test_examples_have_positions_and_values_unless_masked(lake: SparkSession, la
     assert done.batches == 1
 
 
-def test_the_last_records_batches_or_minutes_are_whole_commits(lake: SparkSession, feed: Feed) -> None:
+def test_the_last_records_batches_or_minutes_are_rounded_to_whole_commits(lake: SparkSession, feed: Feed) -> None:
     land(lake, feed)
     table = open_table(feed.table, connections=feed.connections)
     commits = {last: choose(table, feed.name, last) for last in ("1", "30 records", "1 batch", "99 batches", "1h")}

@@ -1,4 +1,4 @@
-"""A rehearsal changes nothing of the feed, also if it is killed."""
+"""A rehearsal does not change the feed, even if the rehearsal is killed."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ from tests.support.rehearsals import blocks, iceberg, land, sql
 
 
 def state(feed: Feed, pipeline: Pipeline) -> Any:
-    """Return all that a rehearsal must not change: objects with ETags, tables with metadata, groups with offsets."""
+    """Return what a rehearsal must not change: objects with ETags, tables with metadata, groups with offsets."""
     stack, kafka = feed.stack, pipeline.config.kafka
     client = botocore.session.get_session().create_client(
         "s3",

@@ -1,4 +1,4 @@
-"""The records that a backfill lands are missing in the table, below the feed's position, and still in the topic."""
+"""A backfill lands the records below the feed's position that are missing in the table and still in the topic."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -51,7 +51,7 @@ small = st.integers(0, 25)
     st.dictionaries(partitions, st.tuples(small, small).map(lambda each: (min(each), max(each) + 25))),
     st.one_of(st.none(), small),
 )
-def test_a_backfill_lands_records_below_the_position_that_the_table_lacks_and_the_topic_has(
+def test_a_backfill_lands_records_below_the_position_that_are_in_the_topic_but_not_in_the_table(
     ends: dict[int, int], has: list[tuple[int, int, int]], held: dict[int, tuple[int, int]], start: int | None
 ) -> None:
     found = of(position(ends, has), described(held), BackfillRequest(start=start))
@@ -65,7 +65,7 @@ def test_a_backfill_lands_records_below_the_position_that_the_table_lacks_and_th
     assert found.offsets == len(absent & there)
 
 
-def test_a_second_backfill_lands_only_records_that_the_first_did_not_land() -> None:
+def test_a_second_backfill_lands_only_records_that_the_first_backfill_has_not_landed() -> None:
     topics = described({0: (0, 100)})
     first = of(position({0: 80}, [(0, 50, 80)]), topics, BackfillRequest())
     assert first.ranges == (OffsetRange(TOPIC, 0, 0, 50),)
@@ -74,7 +74,7 @@ def test_a_second_backfill_lands_only_records_that_the_first_did_not_land() -> N
     assert of(position({0: 90}, [(0, 0, 90)]), topics, BackfillRequest()).ranges == ()
 
 
-def test_a_backfill_since_a_time_begins_at_the_partitions_offsets_of_that_time() -> None:
+def test_a_backfill_since_a_time_begins_at_each_partitions_first_offset_since_that_time() -> None:
     topics, stands = described({0: (0, 100), 1: (0, 100)}), position({0: 50, 1: 50}, [])
     found = of(
         stands,
@@ -85,7 +85,7 @@ def test_a_backfill_since_a_time_begins_at_the_partitions_offsets_of_that_time()
     assert found.ranges == (OffsetRange(TOPIC, 0, 30, 50),)
 
 
-def test_requested_ranges_must_be_in_the_topic_and_below_the_position() -> None:
+def test_the_requested_ranges_must_be_in_the_topic_and_below_the_position() -> None:
     topics, stands = described({0: (10, 100)}), position({0: 50}, [(0, 0, 5), (0, 30, 50)])
 
     def span(start: int, end: int, *, partition: int = 0) -> BackfillPlan:
@@ -103,7 +103,7 @@ def test_requested_ranges_must_be_in_the_topic_and_below_the_position() -> None:
         BackfillRequest(ranges=(), start=3)
 
 
-def test_a_backfill_is_refused_if_the_tables_offsets_are_unknown() -> None:
+def test_a_backfill_is_refused_if_the_offsets_in_the_table_are_unknown() -> None:
     known = position({0: 50}, [])
     unknown = Position(known.ranges, snapshot_id=1, covered=None)
     with pytest.raises(CheckpointMismatch, match="does not know which records"):
@@ -119,7 +119,7 @@ def test_missing_records_of_a_recreated_topic_are_reported_as_gone() -> None:
         of(position({0: 50}, []), other, BackfillRequest(ranges=(OffsetRange(TOPIC, 0, 0, 5),)))
 
 
-def test_records_from_before_a_takeover_land_only_if_ranges_name_them() -> None:
+def test_records_from_before_a_takeover_land_only_if_the_requested_ranges_include_them() -> None:
     topics, stands, adopted = described({0: (0, 100)}), position({0: 80}, [(0, 60, 80)]), {(TOPIC, 0): 50}
     for request in (BackfillRequest(), BackfillRequest(start=0)):
         assert of(stands, topics, request, adopted=adopted).ranges == (OffsetRange(TOPIC, 0, 50, 60),)
@@ -127,7 +127,7 @@ def test_records_from_before_a_takeover_land_only_if_ranges_name_them() -> None:
     assert of(stands, topics, named, adopted=adopted).ranges == named.ranges
 
 
-def test_the_tables_properties_store_the_offsets_of_a_takeover() -> None:
+def test_the_properties_of_the_table_store_the_offsets_of_a_takeover() -> None:
     ranges = OffsetRanges.at({(TOPIC, 0): 50, (TOPIC, 11): 7}, {TOPIC: "id-one"})
     properties = adopted_property("f", ranges)
     assert properties == {"lakefeed.adopted.f": f'{{"{TOPIC}":{{"0":50,"11":7}}}}'}

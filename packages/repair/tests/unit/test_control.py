@@ -1,4 +1,4 @@
-"""Requests to a driver over HTTP, and pauses of a feed that does not run."""
+"""Commands send requests to a driver over HTTP, and pause a feed that does not run."""
 
 import json
 import os
@@ -111,14 +111,14 @@ def test_a_request_names_the_user_only_to_a_driver_on_this_machine() -> None:
         (500, Unreachable, "the feed is not paused"),
     ],
 )
-def test_the_http_status_of_a_refusal_chooses_the_class_of_the_error(
+def test_the_http_status_of_a_refusal_decides_the_class_of_the_error(
     status: int, error: type[LakefeedError], words: str
 ) -> None:
     with pytest.raises(error, match=words):
         feed(Server((status, {"error": "the feed is not paused", "hint": "no"}))).request("resume")
 
 
-def test_a_wait_for_a_request_ends_at_the_event_with_the_outcome() -> None:
+def test_a_command_waits_until_an_event_shows_the_outcome_of_its_request() -> None:
     after_restart = [{"number": 9, "kind": "note"}, {"number": 10, "kind": "paused", "message": "paused by anna"}]
     server = Server(events=[[{"number": 8, "kind": "note"}], after_restart])
     assert feed(server).wait_for("pause", event(number=7)).message == "paused by anna"
@@ -127,7 +127,7 @@ def test_a_wait_for_a_request_ends_at_the_event_with_the_outcome() -> None:
         feed(Server(events=[[{"number": 9, "kind": "failed"}]])).wait_for("pause", event(number=7))
 
 
-def test_a_wait_for_a_run_in_another_process_ends_at_the_event_or_when_the_dashboard_is_gone() -> None:
+def test_a_command_waits_for_another_process_until_its_last_event_or_the_end_of_its_dashboard() -> None:
     feed(Server(events=[[], [{"number": 3, "kind": "ended"}]])).wait_for_end()
     feed(Server(events=[[]])).wait_for_end()
     with pytest.raises(JobFailed, match="no disk"):
@@ -140,7 +140,7 @@ def test_a_wait_for_a_run_in_another_process_ends_at_the_event_or_when_the_dashb
         ({"ended": "ended", "ended_at": 2.0}, None),
         ({"ended": "failed", "ended_at": 2.0}, "ended with an error"),
         ({"started": "another process"}, "was killed or has crashed"),
-        # The later start time shows that another driver has taken over the feed.
+        # The later start time shows that another driver has replaced the first.
         ({"since": 3.0, "ended": "failed"}, None),
     ],
 )
@@ -156,7 +156,7 @@ def test_the_file_of_a_driver_on_this_machine_shows_how_the_run_ended(
         waiting.wait_for_end()
 
 
-def test_a_driver_that_ends_while_its_file_is_read_was_not_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_that_ends_while_its_file_is_read_is_not_reported_as_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     files = iter([driver(started="gone"), driver(started="gone", ended="ended"), driver(started="gone", ended="ended")])
     monkeypatch.setattr(drivers, "find", lambda _: next(files))
     feed(Server(), driver()).wait_for_end()
@@ -201,7 +201,7 @@ def test_the_pause_of_a_feed_with_many_tables_is_stored_in_the_users_own_folder(
         resume_next_start(config(), connections)
 
 
-def test_a_feed_without_checkpoint_and_ledger_cannot_be_paused_before_it_runs() -> None:
+def test_a_feed_without_checkpoint_and_ledger_cannot_be_paused_before_it_starts() -> None:
     printed = config(sink={"console": {}})
     with pytest.raises(ConfigError, match="has no checkpoint"):
         stored_pause(printed, Connections.from_environment({}))

@@ -1,4 +1,4 @@
-"""``lakefeed dead-letters`` on the command line; a reader in memory returns the letters."""
+"""``lakefeed dead-letters`` as a command; a reader in memory returns the dead letters."""
 
 import json
 from datetime import UTC, datetime
@@ -21,7 +21,7 @@ sink: {iceberg: {table: lake.nyc.trips}}
 dead_letters: {table: lake.nyc.dead}
 checkpoint: "s3a://lake/c"
 """
-# A text that clears the screen, sets the window's title, starts a C1 sequence and reverses the line's direction.
+# This text clears the screen, sets the window's title, starts a C1 sequence and reverses the line's direction.
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202etxet"
 LETTER: dict[str, Any] = {
     "topic": "trips",
@@ -53,7 +53,7 @@ class Letters:
 
 
 class Run:
-    """Runs the command on a pipeline file; records the filters that it reads with."""
+    """Runs the command on a pipeline file, and records the filters of its reads."""
 
     def __init__(self, folder: Path) -> None:
         self.choices: list[DeadLetterFilter] = []
@@ -100,7 +100,7 @@ def test_control_characters_of_a_letter_are_escaped(run: Run, command: str, posi
         assert letter["reason"] == LETTER["reason"]
 
 
-def test_dead_letters_are_selected_by_a_reason_as_list_prints_it(run: Run) -> None:
+def test_a_reason_that_list_has_printed_selects_its_dead_letters(run: Run) -> None:
     listed = run("list").output
     printed = next(line.partition("1  ")[2] for line in listed.splitlines() if line.strip().startswith("1  "))
     assert "1 dead letter of feed" in run("list", "--reason", printed).output

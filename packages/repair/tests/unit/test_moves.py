@@ -1,4 +1,4 @@
-"""A rewind's plan, its effect on dead letters, and the rows that verify expects after it."""
+"""The plan of a rewind, its effect on dead letters, and the rows that ``verify`` expects after the rewind."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def test_a_target_that_has_no_offsets_is_refused(text: str) -> None:
         parse_offsets(text)
 
 
-def test_a_plan_counts_the_offsets_that_are_read_again_or_never() -> None:
+def test_a_plan_counts_the_offsets_that_are_read_again_and_those_that_are_skipped() -> None:
     topics = {"t": topic((2, 20), (0, 20))}
     [first] = plan_moves({P0: 9, P1: 5}, {P0: 2, P1: 5}, topics, ids={"t": "A"}, accept_loss=False)
     assert (first.partition, first.start, first.to, first.again, first.given_up) == (0, 9, 2, 7, 0)
@@ -90,7 +90,7 @@ def test_the_commit_of_a_rewind_has_every_partition() -> None:
     assert commit.move == PositionReset("rewind", unknown=True)
 
 
-def test_the_filter_of_rows_to_delete_has_the_offsets_of_these_rows() -> None:
+def test_the_filter_of_a_rewind_selects_exactly_the_rows_to_delete() -> None:
     columns = ("kafka_topic", "kafka_partition", "kafka_offset")
     assert rows_where({P0: (2, 9)}, columns=columns) == (
         "(kafka_topic = 't' AND kafka_partition = 0 AND kafka_offset >= 2 AND kafka_offset < 9)"
@@ -196,7 +196,7 @@ def test_verify_does_not_report_dead_letters_written_again_after_a_move_as_surpl
     assert kinds(known, fault=True) == set()
 
 
-def test_verify_notes_that_rows_of_two_topics_with_one_name_cannot_be_distinguished() -> None:
+def test_verify_notes_that_rows_of_two_topics_with_the_same_name_cannot_be_distinguished() -> None:
     entered = Commit(
         "f",
         0,

@@ -25,7 +25,7 @@ def offsets(given_ranges: Iterable[OffsetRange]) -> set[tuple[str, int, int]]:
 
 
 @given(ranges, st.integers(1, 40))
-def test_portions_have_a_maximum_size_and_every_offset_once(some: list[OffsetRange], size: int) -> None:
+def test_portions_have_at_most_the_given_size_and_every_offset_once(some: list[OffsetRange], size: int) -> None:
     found = list(portions(some, size))
     cut = [each for portion in found for each in portion]
     assert offsets(cut) == offsets(some)
@@ -35,8 +35,7 @@ def test_portions_have_a_maximum_size_and_every_offset_once(some: list[OffsetRan
         assert len(keys) == len(portion)
         count = sum(each.records for each in portion)
         assert 0 < count <= size
-        # There are no more portions than needed: a portion is full, unless a gap of a partition requires another
-        # portion.
+        # Each portion is full, unless a gap in a partition ends it, so there are no more portions than needed.
         later = [each for rest in found[number + 1 :] for each in rest]
         later_keys = {each.key for each in later}
         starts = {other.start for other in later}
@@ -44,6 +43,6 @@ def test_portions_have_a_maximum_size_and_every_offset_once(some: list[OffsetRan
         assert count == size or not later or gaps or later_keys <= keys
 
 
-def test_portions_give_the_room_of_a_short_range_to_longer_ranges() -> None:
+def test_longer_ranges_of_a_portion_get_the_records_that_a_short_range_lacks() -> None:
     [first, *_] = portions([OffsetRange("a", 0, 0, 100), OffsetRange("a", 1, 0, 2), OffsetRange("a", 2, 5, 100)], 20)
     assert first == [OffsetRange("a", 0, 0, 9), OffsetRange("a", 1, 0, 2), OffsetRange("a", 2, 5, 14)]

@@ -1,4 +1,4 @@
-"""Which tables a killed rehearsal has left, and how the settings of two pipeline files are compared."""
+"""Tables that a killed rehearsal has left are found, and the settings of two pipeline files are compared."""
 
 import os
 import time
@@ -8,7 +8,7 @@ from lakefeed_repair.rehearsal import PREFIX, is_left, own_prefix
 from lakefeed_repair.rehearse_command import changed_settings
 
 
-def test_only_tables_of_dead_processes_and_old_ones_are_left() -> None:
+def test_only_old_tables_and_those_of_dead_processes_count_as_left_behind() -> None:
     mine = f"{own_prefix()}_new"
     assert mine.startswith(PREFIX)
     assert not is_left(mine)
@@ -21,7 +21,7 @@ def test_only_tables_of_dead_processes_and_old_ones_are_left() -> None:
     assert is_left(elsewhere.replace(f"{int(time.time())}"[:6], "100000", 1))
 
 
-def test_changed_settings_are_those_of_the_files_without_secrets(tmp_path: Path) -> None:
+def test_changed_settings_are_listed_without_secrets(tmp_path: Path) -> None:
     old, new = tmp_path / "old.yaml", tmp_path / "new.yaml"
     old.write_text("a: {b: 1, key: '${SECRET}'}\nc: [1]\n", "utf-8")
     new.write_text("a: {b: 2, key: '${SECRET}'}\nc: [1]\nd: {}\n", "utf-8")

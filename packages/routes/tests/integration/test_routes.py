@@ -1,4 +1,4 @@
-"""A feed lands each record in the table that a field or header names, exactly once in each table and over all."""
+"""A feed lands each record exactly once, in the table that a field or a header of the record names."""
 
 import json
 import os
@@ -44,7 +44,7 @@ Pipeline.from_file(sys.argv[1]).run(once=True)
 
 
 class Events:
-    """The feed of one test, whose records name their table, and the tables that a model of the feed expects."""
+    """The feed of one test, whose records name their tables, and a model of the expected tables."""
 
     def __init__(self, feed: Feed, *, mark: str = "event_type") -> None:
         self.feed, self.mark, self.sent = feed, mark, 0
@@ -52,7 +52,7 @@ class Events:
         feed.create_topic(partitions=2)
 
     def send(self, kinds: Iterable[str | None], *, to: str | None = None) -> None:
-        """Send a record for each kind; the model expects it in the table ``to``, by default that of its kind."""
+        """Send a record for each name; the model expects it in the table ``to``, by default in the named table."""
         for header, named in groupby(kinds) if "header." in self.mark else [("", iter(kinds))]:
             values = []
             for kind in named:
@@ -76,7 +76,7 @@ class Events:
         return self.feed.rows(f"lake.{self.feed.name}.{name}")
 
     def require_model(self, pipeline: Pipeline) -> None:
-        """Compare all tables with the model, and require that verify finds every record once over all of them."""
+        """Compare all tables with the model, and check with ``verify`` that they have every record once."""
         listed = open_catalog("lake", connections=self.feed.connections).list_tables(self.feed.name)
         tables = {path[-1] for path in listed} - {"letters", "lakefeed_ledger"}
         expected = {name: sorted(ids) for name, ids in self.model.items() if name and ids}
@@ -90,7 +90,7 @@ class Events:
 
 
 def die(pipeline: Pipeline, lake: SparkSession, *committed: str) -> None:
-    """Run the pipeline; its driver dies in the next batch, when only the tables ``committed`` have it."""
+    """Run the pipeline; the driver dies in the next batch, after only the tables ``committed`` have committed it."""
     append = IcebergTable.append
 
     def cut(self: IcebergTable, rows: DataFrame, properties: Mapping[str, str]) -> None:
@@ -105,7 +105,9 @@ def die(pipeline: Pipeline, lake: SparkSession, *committed: str) -> None:
 
 
 @pytest.mark.quick
-def test_new_values_get_tables_in_a_run_and_bad_names_are_dead_letters(lake: SparkSession, feed: Feed) -> None:
+def test_new_values_get_tables_while_the_feed_runs_and_invalid_names_become_dead_letters(
+    lake: SparkSession, feed: Feed
+) -> None:
     events = Events(feed)
     pipeline = events.pipeline()
     events.send(["created", "paid", "sent"] * 4)
@@ -116,7 +118,7 @@ def test_new_values_get_tables_in_a_run_and_bad_names_are_dead_letters(lake: Spa
         run.until_records(events.sent)
     assert run.end().dead_letters == len(BAD_NAMES)
     events.require_model(pipeline)
-    # A table without rows in a batch gets no commit for it.
+    # A batch makes no commit in a table for which it has no rows.
     names = (f"lake.{feed.name}.{name}" for name in ("sent", "paid"))
     sent, paid = (len(open_table(name, connections=feed.connections).snapshots()) for name in names)
     assert sent < paid
@@ -124,7 +126,9 @@ def test_new_values_get_tables_in_a_run_and_bad_names_are_dead_letters(lake: Spa
 
 @pytest.mark.parametrize("checkpoint", ["none", "kept", "lost"])
 @pytest.mark.quick
-def test_a_driver_dies_between_the_commits_of_two_tables(lake: SparkSession, feed: Feed, checkpoint: str) -> None:
+def test_a_driver_that_dies_between_the_commits_of_two_tables_loses_and_doubles_nothing(
+    lake: SparkSession, feed: Feed, checkpoint: str
+) -> None:
     events = Events(feed)
     location = "" if checkpoint == "none" else feed.checkpoint
     pipeline = events.pipeline(checkpoint=location)
@@ -138,13 +142,13 @@ def test_a_driver_dies_between_the_commits_of_two_tables(lake: SparkSession, fee
     assert [each.kind for each in unfinished.notes].count("unfinished") == 2
     if checkpoint == "lost":
         feed.forget()
-    # The next batch would have other ends: the interrupted one is completed first, with its own ends.
+    # The interrupted batch is completed first, with its own end offsets, because the next batch would have others.
     events.send(["created", "returned"] * 2)
     events.pipeline(limit=2, checkpoint=location).run(spark=lake, once=True)
     events.require_model(pipeline)
 
 
-def test_a_batch_that_some_tables_have_is_not_completed_by_other_rules(lake: SparkSession, feed: Feed) -> None:
+def test_a_batch_that_only_some_tables_have_is_not_completed_by_changed_rules(lake: SparkSession, feed: Feed) -> None:
     events = Events(feed)
     events.send(["created", "paid"] * 3)
     die(events.pipeline(), lake, "paid")
@@ -155,7 +159,7 @@ def test_a_batch_that_some_tables_have_is_not_completed_by_other_rules(lake: Spa
 
 
 @pytest.mark.slow
-def test_a_killed_driver_leaves_each_record_once(lake: SparkSession, feed: Feed) -> None:
+def test_each_record_lands_once_after_the_driver_was_killed(lake: SparkSession, feed: Feed) -> None:
     events = Events(feed)
     pipeline = events.pipeline(limit=40)
     events.send(f"kind_{number % 7}" for number in range(200))
@@ -169,7 +173,7 @@ def test_a_killed_driver_leaves_each_record_once(lake: SparkSession, feed: Feed)
     events.require_model(pipeline)
 
 
-def test_a_replaced_driver_between_two_tables_lands_nothing_twice(
+def test_a_driver_that_is_replaced_between_two_tables_lands_nothing_twice(
     lake: SparkSession, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events = Events(feed)
@@ -198,7 +202,7 @@ def test_a_replaced_driver_between_two_tables_lands_nothing_twice(
 
 
 @pytest.mark.parametrize("mark", ["event_type", "at.kind", "header.type", "made"])
-def test_other_values_go_to_the_default_table(lake: SparkSession, feed: Feed, mark: str) -> None:
+def test_values_that_are_not_listed_go_to_the_default_table(lake: SparkSession, feed: Feed, mark: str) -> None:
     events = Events(feed, mark=mark)
     made: dict[str, Any] = (
         {"transform": {"sql": f"SELECT *, event_type AS made FROM {feed.name}"}} if mark == "made" else {}
@@ -215,14 +219,14 @@ def test_other_values_go_to_the_default_table(lake: SparkSession, feed: Feed, ma
             strict.run(spark=lake, once=True)
 
 
-def test_the_number_of_tables_is_bounded_and_other_tables_are_never_written(lake: SparkSession, feed: Feed) -> None:
+def test_the_number_of_tables_is_limited_and_tables_of_others_are_never_written(lake: SparkSession, feed: Feed) -> None:
     feed.create_table({"id": LongType()})
     events = Events(feed)
     pipeline = events.pipeline(routes={"max_tables": 2, "pattern": "k_[a-z]|rows|letters"})
     events.send(["k_a", "k_b"] * 2)
     events.send(["k_c", "k_d", "no_match", "rows", "letters"], to="")
     assert pipeline.run(spark=lake, once=True).dead_letters == 5
-    # A restart knows the tables; with a default, the rest goes there.
+    # A restart knows the existing tables; with a default table, all other records go there.
     rest = events.pipeline(routes={"max_tables": 2, "default": "k_rest"})
     events.send(["k_a"])
     events.send(["k_e", "k_f"], to="k_rest")
@@ -232,7 +236,7 @@ def test_the_number_of_tables_is_bounded_and_other_tables_are_never_written(lake
     events.require_model(rest)
 
 
-def test_columns_evolve_in_each_table_at_its_next_rows(lake: SparkSession, feed: Feed) -> None:
+def test_a_table_gets_new_columns_with_the_next_rows_that_it_receives(lake: SparkSession, feed: Feed) -> None:
     events = Events(feed)
     events.send(["created", "paid"])
     events.pipeline().run(spark=lake, once=True)
@@ -241,7 +245,7 @@ def test_columns_evolve_in_each_table_at_its_next_rows(lake: SparkSession, feed:
         events.send([kind])
         wider.run(spark=lake, once=True)
         assert ["more" in events.rows(name)[0] for name in ("created", "paid")] == wide
-    # The other commands show the feed's position, and refuse what the tables do not offer.
+    # Other commands show the position of the feed, or refuse operations that routed tables do not support.
     assert sum(part.table or 0 for part in wider.status().partitions) == events.sent
     assert [sum(part.backlog for part in plan.partitions) for plan in wider.plan(spark=lake).tables] == [0]
     with pytest.raises(ConfigError, match="cannot be moved"):

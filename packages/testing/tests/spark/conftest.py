@@ -1,4 +1,4 @@
-"""Make the fixtures of the pytest plug-in, and the fixture ``run``, available to these tests."""
+"""Provide the fixtures of the pytest plug-in and the fixture ``run`` to these tests."""
 
 from lakefeed_testing.fixtures import lakefeed_registry as lakefeed_registry
 from lakefeed_testing.fixtures import lakefeed_table as lakefeed_table

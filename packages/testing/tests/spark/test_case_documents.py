@@ -1,4 +1,4 @@
-"""Run the cases of the examples and of docs/test-a-pipeline.md, and use the fixtures in a test suite."""
+"""The cases of the examples and of docs/test-a-pipeline.md pass, and the pytest fixtures work."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -61,7 +61,7 @@ def test_the_test_shown_on_the_page_passes(
 
 
 def test_the_cases_shown_on_the_page_pass(run: Run) -> None:
-    """Run the cases of docs/test-a-pipeline.md; a fragment is completed with the file at the top of the page."""
+    """Run the cases of docs/test-a-pipeline.md; the file at the top of the page completes each fragment."""
     shown = [
         yaml.safe_load(block.text)
         for block in blocks_of(ROOT / "docs" / "test-a-pipeline.md")

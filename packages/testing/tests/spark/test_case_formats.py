@@ -231,7 +231,7 @@ def test_csv_values_are_lines_of_text(run: Run) -> None:
     assert messages(report) == {"lines": [], "what differs": ["row 1: celsius is 1.0, expected 1.5"]}
 
 
-def test_a_csv_value_that_is_no_text_is_refused(run: Run, tmp_path: Path) -> None:
+def test_a_csv_value_that_is_not_text_is_refused(run: Run, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as found:
         run(CSV + "    fields:\n      records:\n        - {value: {sensor: a}}\n")
     assert str(found.value).splitlines() == [
@@ -311,7 +311,7 @@ tests:
 """
 
 
-def test_map_keys_must_fit_the_type_in_the_schema(run: Run) -> None:
+def test_keys_of_maps_must_fit_the_type_in_the_schema(run: Run) -> None:
     report = run(
         MAPS
         + """

@@ -1,4 +1,4 @@
-"""Run cases with keys, changed schemas, several topics, copies and Kinesis shards."""
+"""Cases may have keys, changed schemas, several topics, repeated records and Kinesis shards."""
 
 import pytest
 
@@ -49,7 +49,7 @@ def test_a_record_becomes_a_row_or_a_dead_letter_or_is_skipped(run: Run) -> None
     assert [note.partition(":")[0] for note in report.results[0].outcome.notes] == ["schema id 9", "schema id 2"]
 
 
-def test_the_setting_on_change_decides_what_a_later_schema_does(run: Run) -> None:
+def test_the_setting_on_change_decides_how_records_of_a_later_schema_land(run: Run) -> None:
     case = """
     a new field:
       records:
@@ -161,7 +161,7 @@ tests:
     assert messages(report) == {"copies": []}
 
 
-def test_records_of_kinesis_are_in_shards_and_have_sequence_numbers(run: Run) -> None:
+def test_records_of_kinesis_have_shards_and_sequence_numbers(run: Run) -> None:
     report = run(
         """
 name: hits

@@ -1,4 +1,4 @@
-"""Run cases of watermarks, and of joins with tables and between topics."""
+"""Cases may have watermarks, joins with tables, and joins of topics."""
 
 from pathlib import Path
 

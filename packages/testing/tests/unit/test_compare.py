@@ -29,12 +29,12 @@ def test_rows_are_compared_in_any_order_by_the_expected_columns() -> None:
     ]
 
 
-def test_rows_with_several_candidates_are_all_matched() -> None:
+def test_all_rows_are_matched_even_if_a_row_has_several_candidates() -> None:
     rows = ({"id": 1, "name": "a"}, {"id": 1, "name": "b"})
     assert found(case(rows=[{"id": 1}, {"id": 1, "name": "a"}]), rows=rows) == []
 
 
-def test_a_row_without_a_match_is_shown_with_the_most_similar_one() -> None:
+def test_a_row_without_a_match_is_shown_with_the_most_similar_row() -> None:
     rows = ({"id": 1, "name": "a"}, {"id": 2, "name": "b"})
     assert found(case(rows=[{"id": 2, "name": "c"}, {"id": 1, "name": "a"}]), rows=rows) == [
         'row 1: name is "b", expected "c"'
@@ -91,7 +91,7 @@ def base64_of(content: bytes) -> str:
         (None, None, "long"),
     ],
 )
-def test_values_with_the_same_meaning_are_the_same(expected: Any, actual: Any, type_: Any) -> None:
+def test_values_with_the_same_meaning_are_equal(expected: Any, actual: Any, type_: Any) -> None:
     assert same(expected, actual, type_, exact=False)
 
 
@@ -117,7 +117,7 @@ def test_values_with_different_meanings_differ(expected: Any, actual: Any, type_
     assert not same(expected, actual, type_, exact=False)
 
 
-def test_values_are_shown_as_a_case_can_contain_them() -> None:
+def test_values_are_shown_as_a_case_file_would_contain_them() -> None:
     row = read_row('{"n": 1.5, "d": 1.50, "b": "/w==", "t": "2026-01-01T00:00:00.000000Z"}')
     types = {"n": "double", "d": "decimal(4,2)", "b": "binary", "t": "timestamp"}
     assert {name: shown(value, types[name]) for name, value in row.items()} == {

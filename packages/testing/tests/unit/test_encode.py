@@ -1,4 +1,4 @@
-"""Numbers that fit into a decimal type without rounding."""
+"""A number is accepted if it fits into a decimal type without rounding."""
 
 from decimal import Decimal, localcontext
 
@@ -12,7 +12,7 @@ TYPES = st.integers(1, 38).flatmap(lambda precision: st.tuples(st.just(precision
 
 
 @given(TYPES, st.integers(-(10**40), 10**40), st.integers(-40, 5))
-def test_a_number_fits_if_its_digits_fit_the_precision_and_the_scale(
+def test_a_number_fits_if_its_digits_fit_precision_and_scale(
     type_: tuple[int, int], digits: int, exponent: int
 ) -> None:
     precision, scale = type_
@@ -29,5 +29,5 @@ def test_numbers_of_more_than_28_digits_keep_all_digits() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "abc", "NaN", "Infinity", "1,5", "0x1"])
-def test_a_text_without_a_number_does_not_fit_a_decimal(text: str) -> None:
+def test_a_text_that_is_not_a_number_does_not_fit_a_decimal(text: str) -> None:
     assert not _is_decimal(text, 38, 18)

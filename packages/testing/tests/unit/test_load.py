@@ -40,7 +40,7 @@ def test_the_cases_in_a_folder_are_added_to_those_of_the_pipeline_file(tmp_path:
     assert files[1].where("two") == f"{tmp_path}/cases/first.yaml:4"
 
 
-def test_only_variables_in_blocks_that_decide_results_must_be_set(tmp_path: Path) -> None:
+def test_only_variables_that_affect_results_must_be_set(tmp_path: Path) -> None:
     pipeline = write(tmp_path, pipeline=PIPELINE.replace("FROM trips", "FROM trips WHERE zone = '${ZONE}'"), c=CASES)
     with pytest.raises(ConfigError) as found:
         load_cases(pipeline, [tmp_path / "c.yaml"], environment={})

@@ -1,4 +1,4 @@
-"""Upkeep of the tables of a job of many topics: of one topic or of all, by command and within the running job."""
+"""A job of many topics: a command or the job itself maintains the table of one topic, or all tables."""
 
 import time
 from typing import Any
@@ -73,7 +73,7 @@ def test_upkeep_and_dead_letter_commands_apply_to_one_topic_or_to_all(
 
 
 @pytest.mark.slow
-def test_upkeep_of_all_tables_runs_one_after_the_other_beside_the_job(
+def test_upkeep_of_all_tables_runs_one_table_after_the_other_while_the_job_runs(
     lake: SparkSession, shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at_work: list[str] = []

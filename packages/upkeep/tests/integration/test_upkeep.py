@@ -1,4 +1,4 @@
-"""Upkeep beside real feeds: no writer fails, and each record is in the table once, as ``verify --deep`` confirms."""
+"""Upkeep runs while real feeds write: no writer fails, and ``verify --deep`` finds each record in the table once."""
 
 import json
 import time
@@ -43,7 +43,7 @@ def look_after(feed: Feed, spark: SparkSession, table: str | None = None, **bloc
 
 
 def nothing_is_too_young(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let upkeep ignore the age of files, since no other writer uses the test's table."""
+    """Let upkeep ignore the age of files, because the table has no other writer."""
     monkeypatch.setattr(due, "seconds_of", lambda duration: 0)
 
 
@@ -76,7 +76,7 @@ def test_a_feed_continues_during_the_upkeep_of_its_tables(lake: SparkSession, fe
     assert summary.files is not None
     assert found.files < summary.files
 
-    # After upkeep of the table of dead letters, a replay still finds all letters.
+    # After the upkeep of the dead-letter table, a replay still finds all letters.
     before = read_health(dead, connections=feed.connections).files
     assert look_after(feed, lake, dead, compact={"min_files": 2}).did.files_after <= 1
     assert read_health(dead, connections=feed.connections).files <= before
@@ -87,7 +87,7 @@ def test_a_feed_continues_during_the_upkeep_of_its_tables(lake: SparkSession, fe
 def test_upkeep_between_a_kill_and_the_restart_loses_no_row(
     lake: SparkSession, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a kill between the table's commit and the checkpoint's, the batch is repeated only after upkeep has run."""
+    """The driver dies between the commits of table and checkpoint; upkeep runs before the batch is repeated."""
     feed.create_topic(partitions=1)
     pipeline = feed.pipeline(decode=DECODE)
     for start in range(0, 40, 10):
@@ -107,8 +107,8 @@ def test_upkeep_between_a_kill_and_the_restart_loses_no_row(
     every_record_once(pipeline)
 
 
-def test_the_position_is_known_if_only_the_last_snapshot_is_left(lake: SparkSession, feed: Feed) -> None:
-    """Another writer removes all snapshots with commits of the feed; lakefeed's own upkeep would keep the newest."""
+def test_the_position_is_still_known_if_only_the_last_snapshot_is_left(lake: SparkSession, feed: Feed) -> None:
+    """Another writer removes all snapshots with commits of the feed; lakefeed's upkeep would keep the newest."""
     feed.create_topic(partitions=1)
     pipeline = feed.pipeline(decode=DECODE)
     for start in (0, 10):

@@ -1,4 +1,4 @@
-"""Upkeep is killed at each of its steps: no row is lost or doubled, and the next upkeep removes what the kill left.
+"""Upkeep is killed at each of its steps: no row is lost or doubled, and the next upkeep removes the orphan files.
 
 The S3 proxy kills the process at the step's request. The tests find lost rows by reading all rows, and files that the
 kill left by listing the table's folders.
@@ -52,7 +52,7 @@ def deletion(request: Request) -> bool:
 
 @dataclass(frozen=True)
 class Point:
-    """A step of upkeep, and the moment at which the process is killed.
+    """A step of upkeep at which the process is killed.
 
     Attributes:
         name: the step.
@@ -137,7 +137,7 @@ def kept(lake: SparkSession, stack: Endpoints, tmp_path_factory: pytest.TempPath
 
 
 @pytest.mark.parametrize("point", POINTS, ids=str)
-def test_killed_upkeep_loses_no_row_and_the_next_upkeep_removes_the_remains(
+def test_a_killed_upkeep_loses_no_row_and_the_next_upkeep_removes_the_orphan_files(
     kept: Kept, proxy: FaultProxy, point: Point, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept.land(4)
@@ -152,7 +152,7 @@ def test_killed_upkeep_loses_no_row_and_the_next_upkeep_removes_the_remains(
     kept.nothing_is_lost()
     kept.land(1)
     kept.nothing_is_lost()
-    # Remove the lease of the killed process, which would otherwise block the next upkeep for two minutes.
+    # Remove the lease of the killed process, so that it does not block the next upkeep for two minutes.
     kept.spark.sql(f"ALTER TABLE {kept.feed.table} UNSET TBLPROPERTIES IF EXISTS ('lakefeed.upkeep.lease')")
     nothing_is_too_young(monkeypatch)
     report = look_after(kept.feed, kept.spark, **UPKEEP)

@@ -54,7 +54,7 @@ def small_batches(feed: Feed, batches: int) -> dict[str, Any]:
 
 
 def orphans_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let upkeep remove orphans after a minute, although users must allow at least a day: batches here take seconds."""
+    """Let upkeep remove orphans after a minute; users must allow a day, but the batches here take only seconds."""
     monkeypatch.setattr(due, "seconds_of", lambda text: 60 if text == "3 days" else seconds_of(text))
 
 
@@ -93,7 +93,7 @@ def test_files_metadata_durations_and_requests_stay_flat_over_many_batches(
         for name, (before, after) in compared.items():
             print(f"  {name:<32}{before:>12,.1f}{after:>12,.1f}")
     for name, (before, after) in compared.items():
-        # Allow some growth, because other load on this machine can delay a batch, which takes only about a second.
+        # Allow some growth: a batch takes about a second, and other load on this machine can delay it.
         slack = 0.5 if name.startswith("seconds") else 5
         assert after <= 1.5 * before + slack, f"{name} grows: {compared}"
     every_record_once(pipeline)
@@ -141,13 +141,13 @@ def test_each_record_lands_once_with_upkeep_and_a_kill_every_fifty_batches(
 
 
 def upkeep_is_at_work(feed: Feed, run: Running) -> bool:
-    """Return whether this process holds the lease of upkeep; a killed process holds a lease until the lease expires."""
+    """Return whether this process holds the upkeep lease; the lease of a killed process stays until it expires."""
     properties = open_table(feed.table, connections=feed.connections).properties
     return f"-{run.process.pid}-" in properties.get("lakefeed.upkeep.lease", "")
 
 
 def every_commit_is_right(feed: Feed, file: Any) -> None:
-    """Check that ``lakefeed verify --deep`` finds no fault in the table, just after a kill."""
+    """Just after a kill, check that ``lakefeed verify --deep`` finds no fault in the table."""
     shown = lakefeed("verify", file, "--deep", "--output", "json", environment=feed.environment, status=None)
     document = json.loads(shown.stdout)
     assert [each for each in document["findings"] if each["fault"]] == [], document["findings"]

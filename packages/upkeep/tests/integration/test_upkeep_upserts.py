@@ -1,4 +1,4 @@
-"""Upkeep beside an upsert feed: both rewrite the same files, and no commit of the feed fails.
+"""Upkeep and an upsert feed rewrite the same files at the same time, and no commit of the feed fails.
 
 ``LAKEFEED_UPKEEP_MERGES`` sets the number of merged batches (default 12).
 """
@@ -72,7 +72,7 @@ def test_simultaneous_merges_and_compactions_all_succeed(
 
 @contextmanager
 def keeper(feed: Feed, file: Path) -> Iterator[None]:
-    """Run a second process that maintains the feed's tables every second, until the block ends."""
+    """Until the block ends, a second process maintains the feed's tables every second."""
     with Running(
         ["tables", "maintain", file, "--every", "1 second"], feed.environment, feed.folder / "upkeep.log"
     ) as job:
@@ -83,10 +83,10 @@ def keeper(feed: Feed, file: Path) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("write", ["merge-on-read", "copy-on-write"])
-def test_compaction_and_expiry_between_a_kill_and_the_restart_of_an_upsert_feed_lose_no_row(
+def test_an_upsert_feed_loses_no_row_if_upkeep_runs_between_a_kill_and_the_restart(
     lake: SparkSession, feed: Feed, monkeypatch: pytest.MonkeyPatch, write: str
 ) -> None:
-    """After a kill between the MERGE's commit and the checkpoint's, the batch is repeated only after upkeep has run."""
+    """The driver dies between the commits of MERGE and checkpoint; upkeep runs before the batch is repeated."""
     history = f"{feed.table}_history"
     feed.create_topic(partitions=2)
     model = Model(keys=100, partitions=2, moves_on=moves_on(write, 100))

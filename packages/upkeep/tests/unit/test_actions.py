@@ -1,4 +1,4 @@
-"""Conflicts of maintenance, the next time of upkeep, and the form of a partition's value."""
+"""Upkeep recognizes conflicts, computes the time of its next run, and writes partition values as Iceberg does."""
 
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -22,7 +22,7 @@ from lakefeed_upkeep.settings import Upkeep
         ("java.lang.OutOfMemoryError", False),
     ],
 )
-def test_is_conflict_recognizes_only_commits_of_other_writers(text: str, conflict: bool) -> None:
+def test_only_commits_of_other_writers_count_as_conflicts(text: str, conflict: bool) -> None:
     assert is_conflict(text) is conflict
 
 

@@ -63,7 +63,7 @@ def line(count: int, *, every: float = 60.0, **holders: int) -> tuple[Ancestor, 
     )
 
 
-def test_plan_compacts_partitions_with_enough_small_files_coldest_first() -> None:
+def test_plan_compacts_partitions_with_many_small_files_and_the_coldest_partition_comes_first() -> None:
     health = table(
         partition("hot", small=9, newest=30),
         partition("cold", small=5, newest=2),
@@ -78,7 +78,7 @@ def test_plan_compacts_partitions_with_enough_small_files_coldest_first() -> Non
     assert "17 files of 4 partitions" in found.due[0].why
 
 
-def test_plan_rewrites_manifests_that_become_fewer_and_at_least_ten_delete_files() -> None:
+def test_plan_rewrites_manifests_that_become_fewer_and_ten_or_more_delete_files() -> None:
     assert steps(table(partition("1", small=4, large=9), delete_files=9)) == []
     assert steps(table(delete_files=10)) == ["manifests"]
     assert steps(table(manifests=31)) == ["manifests"]
@@ -125,8 +125,8 @@ def test_expiry_keeps_the_configured_number_of_snapshots() -> None:
     assert expiry(line(100), Expire(older_than="1 second", keep=200), now=NOW).snapshots == 0
 
 
-def test_commits_after_the_plan_do_not_shift_the_expiry_limit() -> None:
-    """The limit is a time, so commits of other writers between the plan and the expiry do not shift the limit."""
+def test_commits_after_the_plan_do_not_change_the_limit_of_the_expiry() -> None:
+    """The limit is a time, so commits between the plan and the expiry do not change it."""
     before = line(100, quiet=50)
     found = expiry(before, Expire(older_than="1 second", keep=10), now=NOW)
     later = (*(Ancestor(snapshot_id=1000 + each, at=NOW + 60 - each) for each in range(40)), *before)
@@ -134,14 +134,14 @@ def test_commits_after_the_plan_do_not_shift_the_expiry_limit() -> None:
     assert before[50] in kept
 
 
-def test_a_feed_stopped_for_a_month_keeps_no_snapshots() -> None:
+def test_no_snapshots_are_kept_for_a_feed_that_stopped_a_month_ago() -> None:
     old = line(5000, every=3600.0, gone=800, trips=0)
     found = expiry(old, Expire(older_than="7 days", keep=10), now=NOW)
     assert found.held_for is None
     assert found.before == NOW - 7 * DAY
 
 
-def test_growth_counts_no_snapshots_that_replace_files() -> None:
+def test_the_growth_does_not_include_snapshots_that_replace_files() -> None:
     ancestors = tuple(
         Ancestor(snapshot_id=100 - hour, at=NOW - hour * 3600, files=2, bytes=50, rows=10, replaces=hour % 2 == 1)
         for hour in range(49)
@@ -169,7 +169,7 @@ def test_harmful_upkeep_settings_are_refused(block: dict[str, Any], because: str
         Upkeep.model_validate(block)
 
 
-def test_plan_rewrites_nothing_if_a_feed_writes_to_a_branch() -> None:
+def test_nothing_is_rewritten_if_a_feed_writes_to_a_branch() -> None:
     due = {"manifests": 99, "delete_files": 20, "ancestors": line(20_000), "snapshots": 20_000}
     health = table(partition("1", small=9), **due, branches=("staging",))
     assert steps(health) == ["expire"]

@@ -1,4 +1,4 @@
-"""Upkeep in a job of many tables maintains the tables one by one, including new tables."""
+"""In a job of many tables, upkeep maintains one table after the other, including new tables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def config(**sink: Any) -> PipelineConfig:
 
 
 class Jobs:
-    """A stand-in for ``Maintenance`` that records its table and checks that no other table's upkeep runs."""
+    """A stand-in for ``Maintenance`` that records its table, and checks that no other table is maintained meanwhile."""
 
     def __init__(self, enough: int) -> None:
         self.looked: list[str] = []
@@ -47,7 +47,7 @@ class Jobs:
         raise TableBusy("another job is at work")
 
 
-def test_upkeep_maintains_all_tables_one_by_one_including_new_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_upkeep_maintains_one_table_after_the_other_including_new_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = Jobs(enough=5)
     monkeypatch.setattr(schedule, "Maintenance", jobs)
     monkeypatch.setattr(schedule, "next_time", lambda settings, *, now: now)
@@ -69,6 +69,6 @@ def test_upkeep_maintains_all_tables_one_by_one_including_new_tables(monkeypatch
     assert jobs.looked[:5] == ["lake.shop.a", "lake.shop.t1", "lake.shop.t2", "lake.shop.a", "lake.shop.t1"]
 
 
-def test_the_tables_of_a_pipeline_are_its_rows_its_history_and_its_dead_letters() -> None:
+def test_upkeep_maintains_the_tables_of_rows_history_and_dead_letters() -> None:
     with_history = config(mode="upsert", keys=["kafka_key"], history="lake.shop.a_history")
     assert with_history.iceberg_tables() == ("lake.shop.a", "lake.shop.a_history", "lake.shop.dead")

@@ -15,7 +15,7 @@ from tests.support.clock import until
 
 
 class Queries:
-    """A stand-in for Spark: a query waits for the gate, then returns the number of queries so far or raises ``error``."""
+    """A stand-in for Spark: a query waits for the gate, then returns the number of queries or raises ``error``."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

@@ -1,4 +1,4 @@
-"""The header of Confluent's wire format, and the errors of files."""
+"""Records have the header of Confluent's wire format; errors of files name the file."""
 
 import pytest
 
@@ -13,5 +13,5 @@ def test_the_header_is_a_zero_byte_and_the_schema_id(schema_id: int, expected: s
     assert header(schema_id).hex() == expected
 
 
-def test_an_unrelated_spark_error_is_no_error_of_a_file() -> None:
+def test_an_unrelated_spark_error_is_not_reported_as_an_error_of_a_file() -> None:
     assert read_error("org.apache.spark.SparkException: Job aborted due to stage failure") is None

@@ -10,4 +10,4 @@ def test_a_narrow_chart_shows_average_rates() -> None:
     assert len(narrow) == 24
     assert narrow[:2] == [0.5, 2.5]
     assert len(narrowed(rates, 10)) == 10
-    assert narrowed(rates, 10)[-1] == 46.0  # The last average is over fewer rates than the others.
+    assert narrowed(rates, 10)[-1] == 46.0  # The last average has fewer rates than the other averages.

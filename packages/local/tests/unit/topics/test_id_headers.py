@@ -1,4 +1,4 @@
-"""The schema's id in a header, for commands: the prefix that would otherwise precede the data."""
+"""Commands move a schema id from a header to the prefix of the value, where decoders expect it."""
 
 import uuid
 from collections.abc import Callable
@@ -13,7 +13,7 @@ GUID = uuid.UUID("8f3c1d6e-0a1b-4c2d-9e3f-001122334455")
 
 
 class Known:
-    """A registry with one schema, of id 7."""
+    """A registry with a single schema, whose id is 7."""
 
     def found_at(self, what: str, *path: str, pick: Callable[[Any], int | None], query: Any = None) -> int:
         answers: dict[str, Any] = {
@@ -57,7 +57,7 @@ def test_a_malformed_header_is_refused(name: str, value: bytes) -> None:
         prefix_of(IdHeader(name, value), KNOWN)
 
 
-def test_headers_of_the_other_part_and_headers_without_a_value_are_ignored() -> None:
+def test_headers_of_the_key_and_headers_without_a_value_are_ignored() -> None:
     found = id_header([("other", b"x"), ("__key_schema_id", b"k"), ("__value_schema_id", None)], "value")
     assert found is None
     assert id_header([("other", b"x"), ("__key_schema_id", b"k")], "key") == ("__key_schema_id", b"k")

@@ -1,4 +1,4 @@
-"""Divide the records to read among the partitions, and check the place to begin at."""
+"""The number of records to read is divided among the partitions, and the start of the read is checked."""
 
 import pytest
 from hypothesis import given
@@ -22,6 +22,6 @@ def test_partitions_get_equal_shares_unless_they_have_fewer_records(
     assert all(shares[key] == held[key] for key in held if shares[key] < largest - 1)
 
 
-def test_a_place_has_either_a_start_or_an_offset() -> None:
+def test_a_read_begins_either_at_a_start_or_at_an_offset() -> None:
     with pytest.raises(ConfigError, match="both set where to begin"):
         TopicPlace(start="earliest", offset=3)

@@ -40,17 +40,17 @@ def test_hostile_bytes_have_no_message_indexes() -> None:
 
 
 @given(st.binary(max_size=60))
-def test_message_indexes_of_any_bytes_raise_no_error(rest: bytes) -> None:
+def test_any_bytes_can_be_searched_for_message_indexes_without_an_error(rest: bytes) -> None:
     message_indexes(b"\0\0\0\0\1" + rest)
 
 
 @pytest.mark.parametrize("text", ["NaN", "[1e999]", "{", "[" * 100_000, "1" * 5_000])
-def test_json_that_python_cannot_write_is_shown_as_text(text: str) -> None:
+def test_json_that_python_cannot_serialize_is_shown_as_text(text: str) -> None:
     assert not is_json(text)
 
 
 @given(st.decimals(allow_nan=False, allow_infinity=False, places=6))
-def test_numbers_keep_all_digits(number: Decimal) -> None:
+def test_numbers_are_shown_with_all_digits(number: Decimal) -> None:
     read = json.loads(f"{number:f}", parse_float=exact)
     assert Decimal(str(read)) == number
 

@@ -1,4 +1,4 @@
-"""OpenLineage events are valid by the published schemas, and name datasets as OpenLineage defines."""
+"""OpenLineage events fit the published schemas, and datasets have the names that OpenLineage defines."""
 
 import json
 import re
@@ -54,13 +54,13 @@ def monitor_after_a_batch() -> FeedMonitor:
     return monitor
 
 
-def test_the_tests_have_all_schemas_that_the_facets_name() -> None:
+def test_every_schema_that_a_facet_names_is_in_the_tests() -> None:
     assert SPEC.partition("#")[0] in DOCUMENTS
     assert {address.partition("#")[0] for address in SCHEMAS.values()} == DOCUMENTS.keys() - {SPEC.partition("#")[0]}
 
 
 @pytest.mark.parametrize("kind", ["START", "RUNNING", "COMPLETE", "ABORT", "FAIL"])
-def test_each_event_is_valid_by_the_published_schema(kind: Any) -> None:
+def test_each_event_fits_the_published_schema(kind: Any) -> None:
     monitor = monitor_after_a_batch()
     parent = {"url": "http://m", "parent": f"airflow/dag.task/{uuid.uuid4()}"}
     run = run_of(config(lineage=parent, dead_letters={"table": "lake.nyc.letters"}))
@@ -95,7 +95,7 @@ def test_a_run_id_is_a_uuid_of_version_7() -> None:
     assert len(set(ids)) == 100
 
 
-def test_the_last_event_says_how_the_run_ended() -> None:
+def test_the_last_event_shows_how_the_run_ended() -> None:
     ended, failed, stopped = FeedMonitor("a"), FeedMonitor("b"), FeedMonitor("c")
     assert end_of(ended.snapshot()) is None
     ended.ended()

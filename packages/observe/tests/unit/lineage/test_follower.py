@@ -1,4 +1,4 @@
-"""Events to a lineage server during a run: the server answers, hangs or refuses."""
+"""During a run, events are sent to a lineage server, which answers, hangs or refuses them."""
 
 import json
 import socket
@@ -47,7 +47,7 @@ def test_a_run_is_reported_from_its_start_to_its_end() -> None:
             until(lambda: len(events) == 1)
             monitor.finish(batch(0))
             until(lambda: len(events) == 2)
-            time.sleep(1.2)  # Longer than `every`: without a new batch, the follower sends no event.
+            time.sleep(1.2)  # Wait longer than `every`: without a new batch, the follower sends no event.
         assert [event["eventType"] for event in events] == ["START", "RUNNING", "COMPLETE"]
     assert len({event["run"]["runId"] for event in events}) == 1
     assert set(keys) == {"Bearer canary-key"}
@@ -76,7 +76,7 @@ def test_a_server_that_hangs_delays_the_run_by_timeout_seconds_at_most() -> None
     assert "lineage events do not arrive" in note.message
 
 
-def test_a_lasting_failure_is_noted_once_and_the_start_event_is_retried() -> None:
+def test_a_failure_that_persists_is_noted_once_and_the_start_event_is_retried() -> None:
     monitor, statuses, sent = FeedMonitor("taxi"), iter([503, 503, 200, 200]), list[str]()
 
     def post(body: bytes, seconds: float) -> int:

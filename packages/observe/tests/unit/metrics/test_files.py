@@ -52,7 +52,7 @@ def test_each_metric_and_label_of_an_expression_exists(expression: str) -> None:
         assert labels <= {*known.get(name, known.get(base, set())), "job", "instance"}, expression
 
 
-def test_the_grafana_dashboard_uses_variables_for_data_source_and_feed() -> None:
+def test_the_grafana_dashboard_has_variables_for_data_source_and_feed() -> None:
     board = dashboard()
     assert [variable["name"] for variable in board["templating"]["list"]] == ["datasource", "feed"]
     numbers = [panel["id"] for panel in board["panels"]]

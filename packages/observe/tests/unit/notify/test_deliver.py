@@ -1,4 +1,4 @@
-"""Deliver messages to real web servers, mail servers and programs, including some that hang or refuse."""
+"""Messages are delivered to real web servers, mail servers and programs; some of them hang or refuse."""
 
 import json
 import os
@@ -51,7 +51,7 @@ def refusal(target: NotifyTarget, sent: Message | None = None, **options: Any) -
     return error.value
 
 
-def test_slack_reads_no_mention_and_no_link_in_a_value() -> None:
+def test_a_value_becomes_no_mention_and_no_link_in_slack() -> None:
     with web_hook() as hook:
         target = webhook(hook.url + "/services/T0/B0/x", format="slack")
         assert deliver(target, message(HOSTILE, link="https://dash.example/#/feed/taxi")) == "HTTP status 200: ok"
@@ -104,7 +104,7 @@ def test_the_format_json_sends_the_whole_message_with_the_configured_headers() -
 @pytest.mark.parametrize(
     ("status", "is_transient"), [(500, True), (503, True), (429, True), (404, False), (400, False), (302, False)]
 )
-def test_the_http_status_decides_whether_the_message_is_sent_again(status: int, is_transient: bool) -> None:
+def test_the_http_status_decides_whether_the_message_is_retried(status: int, is_transient: bool) -> None:
     remember([SECRET])
     with web_hook(status, answer=f"no such hook: {SECRET}".encode()) as hook:
         error = refusal(webhook(f"{hook.url}/{SECRET}"))
@@ -216,7 +216,7 @@ def test_a_printed_target_shows_no_secrets() -> None:
     assert SECRET not in repr(mail(25, user="u", password=SECRET))
 
 
-def test_the_reason_hides_a_secret_path_that_the_server_repeats() -> None:
+def test_the_reason_hides_the_secret_path_of_a_url_that_the_server_quotes() -> None:
     path = "/services/T00000000/B00000000/canary-path-99"
     with web_hook(404, answer=f"The URL {path} was not found, nor canary-query-98".encode()) as hook:
         reason = refusal(webhook(f"{hook.url}{path}?key=1&canary-query-98")).reason

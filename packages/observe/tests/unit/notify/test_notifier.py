@@ -1,4 +1,4 @@
-"""Messages of a run arrive although a target hangs or refuses them, and no target delays the run or its end."""
+"""The messages of a run arrive although one target hangs or refuses them, and no target delays the run."""
 
 import json
 import logging
@@ -65,7 +65,7 @@ def test_a_server_that_hangs_delays_neither_other_targets_nor_the_runs_end(
     assert SECRET not in caplog.text
 
 
-def test_a_run_without_messages_ends_at_once() -> None:
+def test_a_run_without_messages_ends_immediately() -> None:
     monitor = FeedMonitor("taxi")
     with misbehaving("silent") as address:
         began = time.monotonic()
@@ -134,7 +134,7 @@ def test_a_full_queue_drops_and_counts_the_oldest_messages() -> None:
     began = time.monotonic()
     for number in range(1, 301):
         own.put(message(number))
-    assert time.monotonic() - began < 5  # No call to put() waits.
+    assert time.monotonic() - began < 5  # No call of put() has waited.
     slow.gate.set()
     until(lambda: len(slow.got) == MOST_WAITING + 1)
     assert slow.got[1].left_out == 200
@@ -142,7 +142,7 @@ def test_a_full_queue_drops_and_counts_the_oldest_messages() -> None:
     close(own)
 
 
-def test_the_newest_message_is_sent_first_at_a_runs_end() -> None:
+def test_at_the_end_of_a_run_the_newest_message_is_sent_first() -> None:
     slow = Blocked()
     own = sender(slow)
     for number in range(5):
@@ -156,7 +156,7 @@ def test_the_newest_message_is_sent_first_at_a_runs_end() -> None:
     assert len(slow.got) == 6
 
 
-def test_most_per_hour_drops_messages_except_the_one_about_the_runs_end() -> None:
+def test_most_per_hour_drops_messages_but_not_the_message_about_the_end_of_the_run() -> None:
     target = Blocked()
     target.gate.set()
     own = sender(target, most_per_hour=3)
@@ -168,7 +168,7 @@ def test_most_per_hour_drops_messages_except_the_one_about_the_runs_end() -> Non
     assert max(each.left_out for each in target.got) == 7
 
 
-def test_a_target_gets_messages_of_the_listed_triggers_only() -> None:
+def test_a_target_gets_only_messages_of_the_listed_triggers() -> None:
     slow = Blocked()
     slow.gate.set()
     target = validated(NotifyTarget, "test", command={"run": ["true"]}, only=["failed"])
@@ -213,7 +213,7 @@ def test_retries_of_a_message_end_after_ten_minutes() -> None:
 
 
 @pytest.mark.waits
-def test_a_running_command_is_killed_at_a_runs_end_so_that_the_newest_message_is_sent(tmp_path: Path) -> None:
+def test_at_the_end_of_a_run_a_running_command_is_killed_so_that_the_newest_message_is_sent(tmp_path: Path) -> None:
     written = tmp_path / "written"
     script = 'case $LAKEFEED_TRIGGER in failed) cat > "$0";; *) sleep 250;; esac'
     targets = {"own": {"command": {"run": ["/bin/sh", "-c", script, str(written)], "timeout": "5 minutes"}}}

@@ -23,7 +23,7 @@ TARGETS = {"own": {"command": {"run": ["true"]}}}
 
 @dataclass
 class Feed:
-    """A monitor and its watch, with one clock for both."""
+    """A monitor and its watch, which use the same clock."""
 
     when: dict[str, Any] = field(default_factory=dict)
     memory: dict[str, Any] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class Feed:
         self.watch = Watch(validated(Notify, "test", targets=TARGETS, when=self.when), memory=self.memory)
 
     def after(self, seconds: float = 0) -> list[Message]:
-        """Look every second for this time, or once now; return the messages."""
+        """Run the watch each second for this time, or once; return the messages."""
         found = []
         for _ in range(int(seconds) or 1):
             self.now += 1 if seconds else 0
@@ -69,7 +69,7 @@ def kinds(messages: list[Message]) -> list[tuple[str, str]]:
     return [(message.trigger, message.status) for message in messages]
 
 
-def test_a_lag_fires_and_is_resolved_after_the_time_that_the_option_for_sets() -> None:
+def test_a_lag_fires_and_is_resolved_after_the_time_in_the_option_for() -> None:
     feed = Feed({"lag": {"records": 1000, "for": "60 seconds"}}).begin()
     feed.lag(5000)
     assert feed.after(59) == []
@@ -99,7 +99,7 @@ def test_a_lag_in_seconds_is_the_age_of_the_oldest_record() -> None:
 
 
 @pytest.mark.waits
-def test_a_lag_that_flaps_for_ten_hours_sends_one_message_per_cool_down() -> None:
+def test_a_lag_that_rises_and_falls_for_ten_hours_sends_one_message_per_cool_down() -> None:
     feed = Feed({"lag": {"records": 10, "for": "5 seconds"}}).begin()
     found = []
     for _ in range(600):
@@ -187,7 +187,7 @@ def test_a_failure_is_resolved_after_a_run_has_lasted_for_the_cool_down() -> Non
     assert second.after(500) == []
     assert kinds(second.after(200)) == [("failed", "resolved")]
     assert second.after(700) == []
-    # The cool-down of Unreachable does not hold back an error of another class.
+    # The cool-down of the error Unreachable does not suppress an error of another class.
     third = Feed(memory=first.watch.memory, now=1e9 + 20).begin()
     third.monitor.ended(SchemaIncompatible("a field has another type"))
     assert kinds(third.after()) == [("failed", "happened")]
@@ -213,10 +213,10 @@ def test_the_next_record_resolves_the_trigger_no_data() -> None:
     assert kinds(feed.after(1)) == [("no_data", "resolved")]
 
 
-def test_the_trigger_no_commit_fires_only_while_records_wait() -> None:
+def test_the_trigger_no_commit_fires_only_while_there_are_unread_records() -> None:
     feed = Feed({"no_commit": "5 minutes"}).begin()
     feed.batch(0)
-    assert feed.after(3600) == []  # No records wait.
+    assert feed.after(3600) == []  # There are no unread records.
     feed.monitor.observe_ends({("trips", 0): 500})
     assert feed.after(290) == []
     [fires] = feed.after(60)
@@ -227,7 +227,7 @@ def test_the_trigger_no_commit_fires_only_while_records_wait() -> None:
     assert kinds(feed.after(1)) == [("no_commit", "resolved")]
 
 
-def test_the_trigger_no_commit_fires_while_the_start_lasts() -> None:
+def test_the_trigger_no_commit_fires_even_during_the_start() -> None:
     feed = Feed({"no_commit": "5 minutes"})
     assert kinds(feed.after(400)) == [("no_commit", "firing")]
 
@@ -245,7 +245,7 @@ def test_a_pause_sends_a_message_and_suppresses_the_triggers_no_commit_and_no_da
     assert kinds(feed.after(2)) == [("paused", "resolved")]
 
 
-def test_each_paused_sink_sends_a_message() -> None:
+def test_a_message_is_sent_for_each_paused_sink() -> None:
     feed = Feed().begin()
     feed.monitor.paused({"search": "it refuses connections", "copy": "no such table"})
     found = feed.after(5)
@@ -286,7 +286,7 @@ def test_a_changed_schema_sends_a_message() -> None:
     assert kinds(feed.after(1)) == [("schema", "happened")]
 
 
-def test_the_next_turn_of_the_loop_resolves_the_trigger_hangs() -> None:
+def test_the_trigger_hangs_is_resolved_when_the_drivers_loop_runs_again() -> None:
     feed = Feed().begin()
     feed.now += 1
     feed.monitor.tick()
@@ -298,7 +298,7 @@ def test_the_next_turn_of_the_loop_resolves_the_trigger_hangs() -> None:
     assert kinds(feed.look()) == [("hangs", "resolved")]
 
 
-def test_messages_of_states_that_last_are_repeated() -> None:
+def test_the_message_about_a_lasting_state_is_repeated() -> None:
     feed = Feed({"lag": {"records": 10, "for": "0 seconds"}}).begin()
     feed.lag(100)
     [fires] = feed.after(1)

@@ -1,4 +1,4 @@
-"""Metrics reach an OTLP collector; a collector that hangs or refuses delays nothing."""
+"""Metrics arrive at an OTLP collector; a collector that hangs or refuses them does not delay the run."""
 
 import socket
 import threading
@@ -80,7 +80,7 @@ def test_a_refusal_is_reported_once(status: int) -> None:
 
 
 @pytest.mark.waits
-def test_a_collector_that_hangs_delays_nothing() -> None:
+def test_a_collector_that_hangs_does_not_delay_the_run() -> None:
     watched, done = monitor(), threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as silent:
         sender = OtlpMetrics(Otlp(endpoint=f"http://127.0.0.1:{silent.getsockname()[1]}", timeout="1 minute"))
@@ -104,7 +104,7 @@ def test_a_collector_that_hangs_delays_nothing() -> None:
     done.wait(10)
 
 
-def test_metrics_arrive_after_a_collector_has_come_back() -> None:
+def test_metrics_arrive_when_the_collector_is_available_again() -> None:
     changes: list[bool] = []
     answers = iter([False, False, True, True])
     with pushing("test", lambda: next(answers, True), every=0.01, on_change=changes.append):
@@ -135,5 +135,5 @@ def test_invalid_settings_are_refused(settings: dict[str, object], word: str) ->
         ("https://collector/otlp/v1/metrics", "https://collector/otlp/v1/metrics"),
     ],
 )
-def test_the_protocols_path_is_appended_to_an_endpoint_without_a_path(endpoint: str, url: str) -> None:
+def test_the_path_of_the_protocol_is_appended_to_an_endpoint_without_a_path(endpoint: str, url: str) -> None:
     assert Otlp(endpoint=endpoint).url == url

@@ -30,7 +30,7 @@ def messages(monitor: FeedMonitor) -> list[str]:
     return [event.message for event in monitor.events.after() if event.kind == "note"]
 
 
-def test_the_last_metrics_have_the_state_ended() -> None:
+def test_the_last_metrics_show_that_the_run_has_ended() -> None:
     monitor = FeedMonitor("taxi")
     with collector() as (url, taken):
         with followed(config(endpoint=url), monitor):

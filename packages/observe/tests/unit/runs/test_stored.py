@@ -1,4 +1,4 @@
-"""Traces beside the checkpoint: list the newest of many, and report a store that does not answer."""
+"""The newest traces beside the checkpoint are listed; a store that does not answer is named."""
 
 import json
 import re
@@ -27,7 +27,7 @@ def store_at(port: int) -> S3:
 
 @pytest.fixture
 def store() -> Iterator[tuple[S3, list[str]]]:
-    """Run a store that lists ten names per response, oldest first as S3 does; one object is not JSON."""
+    """Run a store that lists ten names per response, sorted as in S3, oldest first; one object is not JSON."""
     paths: list[str] = []
 
     def answer(request: HttpRequest) -> HttpAnswer:
@@ -64,7 +64,7 @@ def test_the_error_names_a_store_that_does_not_answer() -> None:
 
 
 @pytest.mark.parametrize(("written", "keep"), [("no", "no"), ("'no'", "no"), ("checkpoint", "checkpoint")])
-def test_keep_no_is_accepted_without_quotes(written: str, keep: str, tmp_path: Path) -> None:
+def test_the_value_no_of_keep_needs_no_quotes(written: str, keep: str, tmp_path: Path) -> None:
     path = tmp_path / "p.yaml"
     path.write_text(f"{GOOD}runs: {{keep: {written}}}\n")
     config, found = problems(path, environment=ENVIRONMENT)
@@ -72,7 +72,7 @@ def test_keep_no_is_accepted_without_quotes(written: str, keep: str, tmp_path: P
     assert runs_of_file(config).keep == keep
 
 
-def test_keep_checkpoint_is_refused_without_a_checkpoint(tmp_path: Path) -> None:
+def test_keep_checkpoint_is_refused_for_a_feed_without_a_checkpoint(tmp_path: Path) -> None:
     path = tmp_path / "p.yaml"
     path.write_text(re.sub(r"^checkpoint:.*\n", "", GOOD, flags=re.MULTILINE) + "runs: {keep: checkpoint}\n")
     _, found = problems(path, environment=ENVIRONMENT)

@@ -1,4 +1,4 @@
-"""The trace of a run as JSON, of ended and killed runs, and as an HTML page into which no text can inject markup."""
+"""The trace of an ended or killed run is JSON, and an HTML page into which no text can inject markup."""
 
 import errno
 import json
@@ -98,7 +98,7 @@ def test_a_trace_has_the_run_start_totals_events_and_end(folder: LocalRuns) -> N
     assert stat.S_IMODE(folder.folder.stat().st_mode) & 0o077 == 0
 
 
-def test_the_trace_of_a_killed_process_has_the_end_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_trace_of_a_killed_process_ends_with_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = (
         "import sys, time; from pathlib import Path; from lakefeed.monitor.feed_monitor import FeedMonitor;"
         "from lakefeed_observe.runs import follower; follower.SOON_SECONDS = 0.1;"
@@ -192,7 +192,7 @@ class Page(HTMLParser):
         self.text += data
 
 
-def test_texts_of_a_run_inject_no_markup_and_no_secret_into_the_page() -> None:
+def test_texts_of_a_run_add_neither_markup_nor_secrets_to_the_page() -> None:
     remember([SECRET])
     monitor = FeedMonitor("taxi")
     trace = RunTrace(monitor)
@@ -232,7 +232,7 @@ def test_the_commands_list_and_show_print_the_runs(tmp_path: Path, monkeypatch: 
         with tracing(folder, monitor):
             run_of(monitor)
             monitor.ended(error)
-        time.sleep(1.1)  # The ids sort by the second in which a run began, so each run begins in another second.
+        time.sleep(1.1)  # Ids sort by the second in which their run began, so let each run begin in another second.
 
     def command(*arguments: str) -> str:
         result = CliRunner().invoke(runs, list(arguments), catch_exceptions=False)

@@ -38,7 +38,7 @@ class LogDirectoryTest {
         private final LogDirectory log = new LogDirectory(null, new Path("s3a://b/cp/offsets"), 10);
 
         @Test
-        void theLeastRecentlyUsedContentIsDroppedAtTheBudget() {
+        void theLeastRecentlyUsedContentIsDroppedIfTheBudgetIsExceeded() {
             log.keep("1", new byte[6]);
             log.keep("2", new byte[4]);
             assertNotNull(log.content("1"));
@@ -49,7 +49,7 @@ class LogDirectoryTest {
         }
 
         @Test
-        void contentOfAnEntryIsReplacedAndDropped() {
+        void theContentOfAnEntryIsReplacedAndDropped() {
             log.keep("1", new byte[10]);
             log.keep("1", new byte[] {1});
             log.keep("2", new byte[9]);
@@ -61,7 +61,7 @@ class LogDirectoryTest {
         }
 
         @Test
-        void contentLargerThanTheBudgetIsNotKept() {
+        void contentThatExceedsTheBudgetIsNotKept() {
             log.keep("1", new byte[3]);
             log.keep("2", new byte[11]);
             assertNull(log.content("2"));

@@ -70,7 +70,7 @@ class CheckedOperationsTest {
         }
 
         @Test
-        void aBatchIsComparedWithTheFeedsLastCommitDespiteLaterSnapshotsOfOthers() {
+        void aBatchIsComparedWithTheFeedsLastCommitEvenIfOtherWritersHaveCommittedSince() {
             commit(table -> Tables.commit(table, 1, "A 0 5"));
             commit(table -> Tables.add(table, 2));
             refused("begins at 0", table -> Tables.commit(table, 3, "A 0 5"));
@@ -79,7 +79,7 @@ class CheckedOperationsTest {
         }
 
         @Test
-        void aBatchIsComparedWithTheRecordedPositionIfTheLastCommitExpired() {
+        void aBatchIsComparedWithTheStoredPositionIfTheLastCommitHasExpired() {
             commit(table -> Tables.commit(table, 1, "A 0 5"));
             commit(table -> Tables.add(table, 2));
             commit(table -> Tables.expire(table, 1));
@@ -110,7 +110,7 @@ class CheckedOperationsTest {
         }
 
         @Test
-        void aCommitWithoutRangesIsNotChecked() {
+        void aCommitThatHasNoRangesIsNotChecked() {
             commit(table -> Tables.add(table, 1, Ledger.FEED, Tables.FEED));
             assertNull(store.current.properties().get(POSITION));
         }
@@ -127,7 +127,7 @@ class CheckedOperationsTest {
         }
 
         @Test
-        void aTakeoverIsCommittedIfOnlyFencesFollowTheComparedSnapshot() {
+        void aTakeoverIsCommittedIfOnlyFencesFollowItsBaseSnapshot() {
             commit(table -> Tables.add(table, 1));
             commit(table -> Tables.add(table, 2, Ledger.TAKEN + Tables.FEED, "1 a"));
             commit(takeover(3, "1"));
@@ -157,7 +157,7 @@ class CheckedOperationsTest {
         }
 
         @Test
-        void aTakeoverByAFeedWithCommitsIsRefused() {
+        void aTakeoverByAFeedThatHasCommittedIsRefused() {
             commit(table -> Tables.commit(table, 1, "A 0 7"));
             refused("so it cannot take the table over", takeover(2, "1"));
         }
@@ -224,7 +224,7 @@ class CheckedOperationsTest {
         }
 
         @Test
-        void backfillsHaveTheirOwnFence() {
+        void backfillsHaveASeparateFence() {
             commit(table -> Tables.commit(table, 1, "A 5 9"));
             commit(table -> Tables.set(table, FENCE + Ledger.BACKFILLS, "7 x"));
             refused("another driver has taken over", table -> Tables.backfill(table, 2, "A 0 3", Ledger.FENCE, "6 w"));
@@ -256,7 +256,7 @@ class CheckedOperationsTest {
         }
 
         @Test
-        void replaysHaveTheirOwnFence() {
+        void replaysHaveASeparateFence() {
             commit(table -> Tables.set(table, FENCE, "5 a", FENCE + Ledger.REPLAYS, "7 x"));
             refused("another driver", table -> Tables.add(table, 1, Ledger.REPLAY_OF, Tables.FEED, Ledger.REPLAY, "r",
                     Ledger.FENCE, "5 a"));
@@ -268,20 +268,20 @@ class CheckedOperationsTest {
     @Nested
     class LostAnswers {
         @Test
-        void aCommitThatSucceededWithoutAnAnswerIsASuccess() {
+        void aCommitThatSucceedsWithoutAnAnswerIsASuccess() {
             store.after = new CommitStateUnknownException(new RuntimeException("connection reset"));
             commit(table -> Tables.commit(table, 1, "A 0 5"));
             assertEquals(1, store.commits);
         }
 
         @Test
-        void aCommitThatFailedWithoutAnAnswerIsAFailure() {
+        void aCommitThatFailsWithoutAnAnswerIsAFailure() {
             store.before = new CommitStateUnknownException(new RuntimeException("connection reset"));
             assertThrows(CommitStateUnknownException.class, () -> commit(table -> Tables.commit(table, 1, "A 0 5")));
         }
 
         @Test
-        void aRetryOfACommitThatSucceededChangesNothing() {
+        void aRetryOfASuccessfulCommitChangesNothing() {
             commit(table -> Tables.commit(table, 1, "A 0 5"));
             // The retry commits the same batch in a new snapshot.
             commit(table -> Tables.add(table, 2, Ledger.FEED, Tables.FEED, Ledger.COMMIT_ID, "c1",
@@ -304,7 +304,7 @@ class CheckedOperationsTest {
         }
 
         @Test
-        void aCommitThatConflictsWithItselfIsASuccess() {
+        void aCommitThatConflictsOnlyWithItselfIsASuccess() {
             store.after = new CommitFailedException("the table has changed");
             commit(table -> Tables.commit(table, 1, "A 0 5"));
             assertEquals(1, store.current.currentSnapshot().snapshotId());
@@ -333,7 +333,7 @@ class CheckedOperationsTest {
         }
 
         @Test
-        void aRollbackRemovesTheReplayThatItUndoes() {
+        void aRollbackForgetsAReplayThatItUndoes() {
             commit(table -> Tables.commit(table, 1, "A 0 5"));
             commit(table -> Tables.add(table, 2, Ledger.REPLAY_OF, Tables.FEED, Ledger.REPLAY, "r"));
             assertEquals("r", LastReplay.of(store.current, Tables.FEED).id());
@@ -381,7 +381,7 @@ class CheckedOperationsTest {
     }
 
     @Test
-    void anUnknownCatalogDoesNotGuardProperties() {
+    void aCatalogOfUnknownTypeDoesNotCheckProperties() {
         assertFalse(operations.guardsProperties());
     }
 }

@@ -101,7 +101,7 @@ class CoveredTest {
     }
 
     @Test
-    void partitionsAndTopicsAreSeparate() {
+    void partitionsAndTopicsHaveSeparateOffsets() {
         Covered covered = Covered.nothing();
         covered.add(Json.of("{'t': {'id': 'A', 'ranges': {'0': [0, 5], '10': [3, 4]}}, 'u': {'id': 'B', 'ranges': {'0': [7, 9]}}}"));
         covered.remove(Json.of("{'t': {'id': 'A', 'ranges': {'10': [0, 9]}}}"));
@@ -111,7 +111,7 @@ class CoveredTest {
     }
 
     @Test
-    void aRecreatedTopicStartsEmpty() {
+    void aRecreatedTopicHasNoCoveredOffsets() {
         Covered covered = of("0 9");
         covered.add(Json.of("{'t': {'id': 'B', 'ranges': {'0': [2, 4]}}}"));
         assertEquals(Json.quoted("{'t':{'id':'B','offsets':{'0':[2,4]}}}"), covered.toJson().toString());
@@ -126,7 +126,7 @@ class CoveredTest {
     }
 
     @Test
-    void coveredOffsetsAreReadAsTheyWereWritten() {
+    void writtenOffsetsAreReadBack() {
         JsonNode json = Json.of("{'t': {'id': 'A', 'offsets': {'0': [0, 5, 7, 9], '1': []}}}");
         assertEquals(json.toString(), Covered.of(json).toJson().toString());
         assertEquals(Json.quoted("{}"), Covered.nothing().toJson().toString());

@@ -14,7 +14,7 @@ class LastReplayTest {
     }
 
     @Test
-    void aReplayIsReadAsItWasWritten() {
+    void aWrittenReplayIsReadBack() {
         LastReplay replay = new LastReplay("a-b", 123, 4);
         assertEquals("a-b 123 4", replay.toString());
         assertEquals(replay, LastReplay.parsed(replay.toString()));
@@ -28,7 +28,7 @@ class LastReplayTest {
     }
 
     @Test
-    void aReplayIsKnownAfterItsSnapshotExpired() {
+    void aReplayIsKnownAfterItsSnapshotHasExpired() {
         TableMetadata table = Tables.expire(Tables.add(replayed(), 3), 1, 2);
         assertEquals("r", LastReplay.of(table, Tables.FEED).id());
     }
@@ -40,7 +40,7 @@ class LastReplayTest {
     }
 
     @Test
-    void aSnapshotWithoutAFeedOrAnIdIsNoReplay() {
+    void aSnapshotWithoutAFeedOrAnIdIsNotAReplay() {
         assertNull(LastReplay.landedBy(Tables.add(Tables.empty(), 1, Ledger.REPLAY, "r").currentSnapshot()));
         assertNull(LastReplay.landedBy(Tables.add(Tables.empty(), 1, Ledger.REPLAY_OF, "f").currentSnapshot()));
     }

@@ -19,7 +19,8 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 class LedgerTest {
     /**
-     * Returns the faults of a commit with these ranges and this summary after a commit with the ranges {@code last}.
+     * Returns the faults of a commit with these ranges and this summary; the commit before it has the ranges {@code
+     * last}.
      */
     private static List<String> faults(String last, String ranges, String... more) {
         Map<String, String> summary = new HashMap<>(Map.of(Ledger.RANGES, Tables.ranges(ranges)));
@@ -101,7 +102,7 @@ class LedgerTest {
         }
 
         @Test
-        void sequenceNumbersCanBeMissing() {
+        void sequenceNumbersMayBeMissing() {
             assertEquals(List.of(), Ledger.faults(Json.of(BEFORE), Map.of(Ledger.RANGES, Tables.ranges("A 5 9"))));
         }
     }
@@ -153,20 +154,20 @@ class LedgerTest {
         }
 
         @Test
-        void theNewestCommitIsSearchedFromASnapshot() {
+        void theNewestCommitIsSearchedFromAGivenSnapshot() {
             assertEquals(1, Ledger.newest(two, 1L, Tables.FEED).snapshotId());
             assertNull(Ledger.newest(two, null, Tables.FEED));
             assertNull(Ledger.newest(Tables.empty(), null, Tables.FEED));
         }
 
         @Test
-        void backfillsAndSnapshotsWithoutRangesAreNoNewestCommit() {
+        void backfillsAndSnapshotsWithoutRangesAreNotTheNewestCommit() {
             TableMetadata table = Tables.backfill(Tables.add(two, 3, Ledger.FEED, Tables.FEED), 4, "A 0 1");
             assertEquals(2, Ledger.newest(table, 4L, Tables.FEED).snapshotId());
         }
 
         @Test
-        void theNewestCommitComesFromThePropertyIfItsSnapshotExpired() {
+        void theNewestCommitIsReadFromThePropertyIfItsSnapshotHasExpired() {
             String position = "{'commit-id':'c2','snapshot-id':2,'sequence-number':2,'ranges':" + Tables.ranges("A 5 9") + "}";
             TableMetadata table = Tables.expire(
                     Tables.add(Tables.set(two, Ledger.POSITION + Tables.FEED, position), 3), 1, 2);
@@ -199,7 +200,7 @@ class LedgerTest {
                 Tables.add(Tables.add(Tables.add(Tables.add(Tables.empty(), 1), 2), 3), 4);
 
         @Test
-        void anExistingSnapshotDescendsFromItsAncestors() {
+        void aSnapshotDescendsFromItsAncestors() {
             assertTrue(Ledger.descends(line, 4L, 2, 2));
             assertTrue(Ledger.descends(line, 4L, 4, 4));
             assertFalse(Ledger.descends(line, 2L, 4, 4));
@@ -207,7 +208,7 @@ class LedgerTest {
         }
 
         @Test
-        void theSequenceNumberDecidesAboutExpiredAncestors() {
+        void theSequenceNumberDecidesWhetherAnAncestorHasExpired() {
             TableMetadata expired = Tables.expire(line, 1, 2);
             assertTrue(Ledger.descends(expired, 4L, 2, 2));
             assertTrue(Ledger.mayDescendFrom(expired, 4L, 2));
@@ -216,13 +217,13 @@ class LedgerTest {
         }
 
         @Test
-        void aSnapshotWhoseLineExistsToTheRootHasNoExpiredAncestors() {
+        void aSnapshotWithAllItsAncestorsHasNoExpiredAncestor() {
             assertFalse(Ledger.mayDescendFrom(line, 4L, 0));
             assertFalse(Ledger.mayDescendFrom(line, null, 0));
         }
 
         @Test
-        void snapshotsThatARollbackLeftAreNoAncestors() {
+        void snapshotsThatARollbackLeftBehindAreNotAncestors() {
             TableMetadata table = Tables.add(Tables.rollBack(line, 2), 5);
             assertTrue(Ledger.descends(table, 5L, 2, 2));
             assertFalse(Ledger.descends(table, 5L, 3, 3));
@@ -230,7 +231,7 @@ class LedgerTest {
     }
 
     @Test
-    void aRetryOfACommitHasItsIdAndItsRanges() {
+    void aRetryOfACommitHasTheSameIdAndRanges() {
         Ledger.Commit commit = new Ledger.Commit("c", 1, 1, Json.of(Tables.ranges("A 0 5")), false);
         assertTrue(commit.is(new Ledger.Commit("c", 2, 2, Json.of(Tables.ranges("A 0 5")), false)));
         assertFalse(commit.is(new Ledger.Commit("d", 1, 1, Json.of(Tables.ranges("A 0 5")), false)));

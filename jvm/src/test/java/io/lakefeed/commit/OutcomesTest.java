@@ -32,8 +32,8 @@ class OutcomesTest {
     }
 
     @Test
-    void outcomesAreZeroBeforeATaskHasReadTheirFields() throws ReflectiveOperationException {
-        // Deserialization creates the object before it reads the fields, and a heartbeat can use the object in between.
+    void outcomesAreZeroBeforeTheirFieldsAreDeserialized() throws ReflectiveOperationException {
+        // Deserialization creates the object before it reads the fields, and a heartbeat may use the object in between.
         Class<?> factory = Class.forName("sun.reflect.ReflectionFactory");
         Constructor<?> withoutFields = (Constructor<?>) factory
                 .getMethod("newConstructorForSerialization", Class.class, Constructor.class)
@@ -50,7 +50,7 @@ class OutcomesTest {
     @Nested
     class Counts {
         @Test
-        void countsOfAPartitionAreAdded() {
+        void theCountsOfAPartitionAreSummed() {
             outcomes.add(broken("t", 0, 0, 10, 3));
             outcomes.add(broken("t", 0, 10, 5, 12, 14));
             Outcomes.RangeOutcome skipped = range("t", 10, 0, 7);
@@ -71,7 +71,7 @@ class OutcomesTest {
         }
 
         @Test
-        void deadRangesSpanThePartitionsDeadLetters() {
+        void deadRangesIncludeAllDeadLettersOfThePartition() {
             outcomes.add(broken("t", 0, 0, 10, 7, 3));
             outcomes.add(broken("t", 0, 10, 10, 12));
             outcomes.add(range("t", 1, 0, 10));
@@ -133,7 +133,7 @@ class OutcomesTest {
         }
 
         @Test
-        void eachLimitMustAllowTheBatch() {
+        void aBatchIsAcceptedOnlyWithinAllLimits() {
             outcomes.add(broken("t", 0, 0, 10, 1, 2));
             outcomes.bound(5, 1, 0, 0);
             outcomes.check();
@@ -143,7 +143,7 @@ class OutcomesTest {
     }
 
     @Test
-    void theTimeSinceTheSinkWasAllowedToCommitIsKnown() {
+    void theTimeSinceTheSinkMayCommitIsKnown() {
         assertEquals(-1, outcomes.secondsSinceAllowed());
         outcomes.cover(List.of(1));
         outcomes.check();
@@ -185,7 +185,7 @@ class OutcomesTest {
         }
 
         @Test
-        void theNextCheckForgetsARefusal() {
+        void theNextCheckForgetsAnEarlierRefusal() {
             outcomes.add(broken("t", 0, 0, 10, 1));
             outcomes.bound(0, 1, 0, 0);
             assertThrows(BatchRefused.class, outcomes::check);
@@ -198,7 +198,7 @@ class OutcomesTest {
     @Nested
     class Reasons {
         @Test
-        void reasonsThatDifferInNumbersAreOneKind() {
+        void reasonsThatDifferOnlyInNumbersAreCountedTogether() {
             Outcomes.RangeOutcome range = range("t", 0, 0, 10);
             range.deadLetter(3, "truncated at byte 17 of 20");
             range.deadLetter(4, "truncated at byte 2 of 5");

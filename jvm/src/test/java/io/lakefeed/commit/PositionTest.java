@@ -55,7 +55,7 @@ class PositionTest {
                 commit(commit(Tables.empty(), 1, "A 0 9"), 2, "A 4 4", Ledger.MOVED, Tables.moved("A 9 4"));
 
         @Test
-        void keptRowsAreKnownAfterTheSnapshotOfTheMoveExpired() {
+        void keptRowsAreKnownAfterTheSnapshotOfTheMoveHasExpired() {
             assertEquals("4 9", kept(position(rewound)));
             TableMetadata table = commit(commit(rewound, 3, "A 4 7"), 4, "A 7 8");
             assertEquals("4 9", kept(position(Tables.expire(table, 1, 2, 3))));
@@ -63,14 +63,14 @@ class PositionTest {
         }
 
         @Test
-        void keptRowsAreForgottenIfALaterMoveDeletesThem() {
+        void keptRowsAreForgottenWhenALaterMoveDeletesThem() {
             TableMetadata table = commit(commit(rewound, 3, "A 4 8"), 4, "A 6 6", Ledger.MOVED, deleting("A 8 6"));
             assertEquals("4 6 8 9", kept(position(table)));
             assertEquals("4 6 8 9", kept(position(Tables.expire(commit(table, 5, "A 6 7"), 1, 2, 3, 4))));
         }
 
         @Test
-        void keptRowsAreForgottenIfAMoveLeavesTheirTopic() {
+        void keptRowsAreForgottenWhenAMoveLeavesTheirTopic() {
             assertEquals("", kept(position(commit(rewound, 3, "B 0 0", Ledger.MOVED, Tables.moved("A 4 0")))));
         }
 
@@ -89,7 +89,7 @@ class PositionTest {
         }
 
         @Test
-        void aRollbackRestoresKeptRowsEvenIfTheSnapshotOfTheMoveExpired() {
+        void aRollbackRestoresKeptRowsEvenIfTheSnapshotOfTheMoveHasExpired() {
             TableMetadata deleted = commit(commit(rewound, 3, "A 4 8"), 4, "A 6 6", Ledger.MOVED, deleting("A 8 6"));
             assertEquals("4 9", kept(rolledBack(Tables.expire(deleted, 1, 2), 3)));
         }
@@ -111,7 +111,7 @@ class PositionTest {
     @Nested
     class AfterASnapshot {
         @Test
-        void aFirstCommitCoversItsRange() {
+        void theFirstCommitCoversItsRange() {
             Position position = position(commit(Tables.empty(), 1, "A 3 7"));
             assertEquals("c1", position.commit().commitId());
             assertEquals("3 7", covered(position));
@@ -120,12 +120,12 @@ class PositionTest {
         }
 
         @Test
-        void adjacentCommitsAreOneInterval() {
+        void adjacentCommitsBecomeOneInterval() {
             assertEquals("0 9", covered(position(commit(commit(Tables.empty(), 1, "A 0 5"), 2, "A 5 9"))));
         }
 
         @Test
-        void aBackfillAddsOffsetsAndKeepsTheCommit() {
+        void aBackfillAddsOffsetsAndKeepsTheLastCommit() {
             Position position = position(backfill(commit(Tables.empty(), 1, "A 5 9"), 2, "A 0 3"));
             assertEquals("c1", position.commit().commitId());
             assertEquals("0 3 5 9", covered(position));
@@ -141,7 +141,7 @@ class PositionTest {
         }
 
         @Test
-        void aMoveAheadLeavesAGap() {
+        void aMoveForwardLeavesAGap() {
             TableMetadata table = commit(Tables.empty(), 1, "A 0 4");
             table = commit(table, 2, "A 7 7", Ledger.MOVED, Tables.moved("A 4 7"));
             assertEquals("0 4", covered(position(table)));
@@ -157,7 +157,7 @@ class PositionTest {
         }
 
         @Test
-        void aSparseCommitMakesTheCoveredOffsetsUnknown() {
+        void aCommitThatSkipsOffsetsMakesTheCoveredOffsetsUnknown() {
             assertNull(covered(position(commit(Tables.empty(), 1, "A 0 9", Ledger.CONTINUITY, "sparse"))));
         }
 
@@ -170,7 +170,7 @@ class PositionTest {
         }
 
         @Test
-        void theNextPositionDoesNotChangeThePositionBeforeIt() {
+        void theNextPositionLeavesThePreviousPositionUnchanged() {
             Position before = position(commit(Tables.empty(), 1, "A 0 5"));
             Position.after(before, Tables.commit(Tables.empty(), 2, "A 5 9").currentSnapshot(), Tables.FEED);
             assertEquals("0 5", covered(before));
@@ -180,7 +180,7 @@ class PositionTest {
     @Nested
     class Recorded {
         @Test
-        void aPositionIsReadAsItWasWritten() {
+        void aWrittenPositionIsReadBack() {
             String json = position(backfill(commit(Tables.empty(), 1, "A 5 9"), 2, "A 0 3")).toJson();
             assertEquals(json, Position.ofJson(json).toJson());
         }
@@ -193,7 +193,7 @@ class PositionTest {
         }
 
         @Test
-        void anEmptyBatchIsNoMove() {
+        void anEmptyBatchIsNotAMove() {
             String ranges = "{'commit-id':'c','snapshot-id':1,'sequence-number':1,'ranges':" + Tables.ranges("A 5 5");
             assertFalse(Position.ofJson(Json.quoted(ranges + ",'moved':false}")).commit().moved());
             assertTrue(Position.ofJson(Json.quoted(ranges + ",'moved':true}")).commit().moved());
@@ -206,7 +206,7 @@ class PositionTest {
                 commit(commit(commit(Tables.empty(), 1, "A 0 3"), 2, "A 3 6"), 3, "A 6 9");
 
         @Test
-        void aTableWithoutACommitHasNoPosition() {
+        void aTableWithoutCommitsHasNoPosition() {
             assertNull(position(Tables.empty()));
             assertNull(position(Tables.add(Tables.empty(), 1)));
         }
@@ -217,7 +217,7 @@ class PositionTest {
         }
 
         @Test
-        void thePropertyIsTrustedIfItsSnapshotExpired() {
+        void thePropertyIsTrustedIfItsSnapshotHasExpired() {
             TableMetadata expired = Tables.expire(Tables.add(Tables.add(table, 4), 5), 1, 2, 3);
             assertEquals("0 9", covered(position(expired)));
             assertEquals("c3", position(expired).commit().commitId());
@@ -268,7 +268,7 @@ class PositionTest {
         }
 
         @Test
-        void aRollbackCoversTheOffsetsThatARemovedMoveHadUncovered() {
+        void aRollbackOfAMoveCoversTheOffsetsThatTheMoveUncovered() {
             TableMetadata base = commit(Tables.empty(), 1, "A 0 9");
             base = commit(base, 2, "A 4 4", Ledger.MOVED, Tables.moved("A 9 4"));
             assertEquals("0 9", covered(Position.ofJson(afterMove(base, Tables.rollBack(base, 1)))));
@@ -288,7 +288,7 @@ class PositionTest {
         }
 
         @Test
-        void undoingARollbackCoversAllOffsetsAgain() {
+        void theUndoOfARollbackCoversAllOffsetsAgain() {
             TableMetadata base = commit(commit(Tables.empty(), 1, "A 0 3"), 2, "A 3 6");
             TableMetadata back = Tables.set(Tables.rollBack(base, 1), PROPERTY, afterMove(base, Tables.rollBack(base, 1)));
             TableMetadata again = Tables.rollBack(back, 2);

@@ -88,7 +88,7 @@ class PublicationTest {
     }
 
     @Test
-    void aBatchThatIsCommittedDuringAPublicationDoesNotDisturbThePublication() {
+    void aBatchThatIsCommittedDuringAPublicationDoesNotDisturbIt() {
         begin();
         land(at -> Tables.commit(at, 2, "A 10 20"));
         store.meanwhile = () ->
@@ -136,7 +136,7 @@ class PublicationTest {
     }
 
     @Test
-    void aTableWhoseMainHasNoSnapshotIsPublished() {
+    void aTableIsPublishedAlthoughMainHasNoSnapshot() {
         operations.commit(store.current, Tables.set(store.current, BRANCH, "staging"));
         land(at -> Tables.commit(at, 1, "A 0 10"));
         assertNull(store.current.currentSnapshot());
@@ -146,7 +146,7 @@ class PublicationTest {
     }
 
     @Test
-    void aBranchThatWasRemovedIsMissing() {
+    void aRemovedBranchIsReportedAsMissing() {
         begin();
         operations.commit(store.current, Tables.withoutBranch(store.current, "staging"));
         assertEquals("missing", Publication.state(table, Tables.FEED));

@@ -12,7 +12,7 @@ final class Store implements TableOperations {
     RuntimeException before;
     RuntimeException after;
     int commits;
-    /** What another writer does just before the next commit; runs only once. */
+    /** The action of another writer just before the next commit; it runs only once. */
     Runnable meanwhile;
 
     @Override

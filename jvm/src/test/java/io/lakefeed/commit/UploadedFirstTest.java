@@ -11,7 +11,7 @@ import org.apache.iceberg.TableMetadata;
 import org.apache.iceberg.TableOperations;
 import org.junit.jupiter.api.Test;
 
-/** Tests that a commit waits for the uploads of its files if the catalog's server writes the table's metadata file. */
+/** Tests that a commit waits for the uploads of its files if the server of the catalog writes the metadata file. */
 class UploadedFirstTest {
     private static final String FOLDER = "s3://lake/uploaded/metadata/";
 

@@ -11,7 +11,7 @@ import org.junit.jupiter.api.Test;
 
 class RowsSeenTest {
     @Test
-    void anOffsetIsNewOnlyTheFirstTime() {
+    void anOffsetIsNewOnlyOnce() {
         RowsSeen seen = RowsSeen.first();
         assertTrue(seen.add("t/0", 5));
         assertFalse(seen.add("t/0", 5));
@@ -21,7 +21,7 @@ class RowsSeenTest {
     }
 
     @Test
-    void aDigestIsNewOnlyTheFirstTime() {
+    void aDigestIsNewOnlyOnce() {
         RowsSeen seen = RowsSeen.first();
         assertTrue(seen.add(new UUID(1, 2)));
         assertFalse(seen.add(new UUID(1, 2)));
@@ -29,7 +29,7 @@ class RowsSeenTest {
     }
 
     @Test
-    void theHighestOffsetIsKeptOverAllBatches() {
+    void theHighestOffsetOfAllBatchesIsKept() {
         RowsSeen seen = RowsSeen.first();
         seen.add("t/0", 5);
         seen.add("t/0", 3);
@@ -42,7 +42,7 @@ class RowsSeenTest {
     }
 
     @Test
-    void rowsAreReadAsTheyWereWritten() {
+    void writtenRowsAreReadBack() {
         Random random = new Random(3);
         RowsSeen seen = RowsSeen.first();
         long[] offsets = LongStream.range(0, 2_000).map(at -> Math.abs(random.nextLong() >> random.nextInt(60))).toArray();
@@ -62,7 +62,7 @@ class RowsSeenTest {
     }
 
     @Test
-    void aRangeOfOffsetsTakesFewBytes() {
+    void aRangeOfOffsetsNeedsFewBytes() {
         RowsSeen seen = RowsSeen.first();
         LongStream.range(1_000_000, 1_100_000).forEach(offset -> seen.add("t/0", offset));
         assertTrue(seen.write(1).length < 1_000, "100,000 offsets in a row");

@@ -21,7 +21,7 @@ class AcceptanceTest {
     private static final String B = "{'name':'b','type':'int'}";
 
     @Test
-    void theRuleIsNamedByTheOption() {
+    void theOptionNamesTheRule() {
         assertEquals(Acceptance.SAME_RECORD, Acceptance.of(null));
         assertEquals(Acceptance.RESOLVABLE, Acceptance.of("resolvable"));
         assertEquals(Acceptance.ANY, Acceptance.of("any"));
@@ -72,7 +72,7 @@ class AcceptanceTest {
     }
 
     @Test
-    void eachBranchOfAWritersUnionIsChecked() {
+    void everyBranchOfAWritersUnionIsChecked() {
         Schema writer = Schema.createUnion(schema("'name':'T'", A), schema("'name':'R'", A));
         Schema reader = schema("'name':'R'", A);
         AvroStep plan = Acceptance.SAME_RECORD.plan(writer, reader);
@@ -82,7 +82,7 @@ class AcceptanceTest {
     }
 
     @Test
-    void schemasThatAreNoRecordsAreNotChecked() {
+    void schemasThatAreNotRecordsAreNotChecked() {
         Schema number = Schema.create(Schema.Type.INT);
         assertNull(Acceptance.RESOLVABLE.refusal(number, schema("'name':'R'", A)));
         assertNull(Acceptance.RESOLVABLE.refusal(schema("'name':'R'", A), number));

@@ -153,7 +153,7 @@ class AvroPlanTest {
         }
 
         @Test
-        void anUnknownSymbolIsTheEnumsDefault() {
+        void anUnknownSymbolBecomesTheEnumsDefault() {
             assertEquals("C", value(WRITER, "{'type':'enum','name':'E','symbols':['C','B'],'default':'C'}", "'A'"));
         }
 
@@ -202,7 +202,7 @@ class AvroPlanTest {
         }
 
         @Test
-        void aRecordInsideARecordOfItsTypeBecomesJson() {
+        void aRecordInsideARecordOfTheSameTypeBecomesJson() {
             String tree = "{'type':'record','name':'Node','fields':[{'name':'id','type':'int'},"
                     + "{'name':'next','type':['null','Node'],'default':null}]}";
             byte[] record = encode(tree, "{'id':1,'next':{'Node':{'id':2,'next':{'Node':{'id':3,'next':null}}}}}");
@@ -237,7 +237,7 @@ class AvroPlanTest {
         }
 
         @Test
-        void eachPrefixOfARecordIsAnError() {
+        void aTruncatedRecordIsAnError() {
             String schema = record("{'name':'s','type':'string'},{'name':'d','type':'double'},"
                     + "{'name':'a','type':{'type':'array','items':'long'}}");
             byte[] record = encode(schema, "{'s':'text','d':1.5,'a':[1,2,300]}");
@@ -276,7 +276,7 @@ class AvroPlanTest {
     }
 
     @Test
-    void aRecordWithoutFieldsHasNoBytes() {
+    void aRecordWithoutFieldsNeedsNoBytes() {
         assertEquals("[7]", read(record(""), record("{'name':'a','type':'int','default':7}"), new byte[0]));
     }
 }

@@ -118,9 +118,9 @@ class AvroTypesTest {
         return Json.quoted("{'type':'array','items':".repeat(levels) + "'int'" + "}".repeat(levels));
     }
 
-    /** Each record has two fields of the next record's type, so that 40 names mean 2^40 columns. */
+    /** Each record has two fields of the type of the next record, so that 40 types give 2^40 columns. */
     @Test
-    void namedTypesThatMeanTooManyColumnsAreRefused() {
+    void namedTypesThatExpandToTooManyColumnsAreRefused() {
         StringBuilder schema = new StringBuilder();
         for (int at = 0; at < 40; at++) {
             schema.append("{'type':'record','name':'R").append(at).append("','fields':[{'name':'a','type':");

@@ -24,7 +24,7 @@ class BadRecordTest {
     }
 
     @Test
-    void aLongPathShowsBothEnds() {
+    void aLongPathIsShortenedInTheMiddle() {
         assertEquals("16.15.14.13.12.11.10.9.8.7.6.5.4.3.2.1: why", path(16));
         assertEquals("17.16.15.14.13.12.11.10….8.7.6.5.4.3.2.1: why", path(17));
         assertEquals("1000.999.998.997.996.995.994.993….8.7.6.5.4.3.2.1: why", path(1000));
@@ -55,7 +55,7 @@ class BadRecordTest {
     }
 
     @Test
-    void theMessageOfADefectIsHidden() {
+    void theMessageOfAnUnexpectedErrorIsHidden() {
         String message = BadRecord.of(new IllegalStateException("a customer's name")).getMessage();
         assertFalse(message.contains("customer"), message);
         assertTrue(message.contains("defect"), message);

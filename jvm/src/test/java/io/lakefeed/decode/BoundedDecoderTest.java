@@ -30,7 +30,7 @@ class BoundedDecoderTest {
     }
 
     @Test
-    void longsOfEachLengthAreRead() throws IOException {
+    void longsOfEveryLengthAreRead() throws IOException {
         Random random = new Random(7);
         for (int bits = 0; bits < 64; bits++) {
             for (long number : new long[] {1L << bits, (1L << bits) - 1, -(1L << bits), random.nextLong() >> bits}) {
@@ -48,7 +48,7 @@ class BoundedDecoderTest {
     }
 
     @Test
-    void truncatedAndTooLongLongsAreRefused() throws IOException {
+    void truncatedAndOverlongLongsAreRefused() throws IOException {
         byte[] whole = written(out -> out.writeLong(Long.MIN_VALUE));
         for (int length = 0; length < whole.length; length++) {
             byte[] part = Arrays.copyOf(whole, length);

@@ -167,12 +167,12 @@ class DecodeFunctionTest {
         }
 
         @Test
-        void namesOfOptionsIgnoreCase() {
+        void optionNamesIgnoreCase() {
             assertEquals("[5]", decode(function("Reader-Schema", RECORD, "WRITER-SCHEMA", RECORD), new byte[] {10}));
         }
 
         @Test
-        void theFunctionDoesNotShowCredentials() {
+        void theTextOfTheFunctionShowsNoCredentials() {
             Secrets.put("DecodeFunctionTest", "user:hidden");
             try {
                 DecodeFunction function = function(
@@ -185,7 +185,7 @@ class DecodeFunctionTest {
     }
 
     @Test
-    void aTaskDecodesWithItsOwnCopyOfTheFunction() throws IOException, ClassNotFoundException {
+    void eachTaskDecodesWithItsOwnCopyOfTheFunction() throws IOException, ClassNotFoundException {
         ByteArrayOutputStream bytes = new ByteArrayOutputStream();
         new ObjectOutputStream(bytes).writeObject(function(AVRO));
         DecodeFunction copy = (DecodeFunction) new ObjectInputStream(new ByteArrayInputStream(bytes.toByteArray())).readObject();

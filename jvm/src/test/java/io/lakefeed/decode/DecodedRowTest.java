@@ -59,7 +59,7 @@ class DecodedRowTest {
     }
 
     @Test
-    void aNullHidesTheValueOfTheLastRecord() {
+    void aNullReplacesTheValueOfTheLastRecord() {
         DecodedRow row = new DecodedRow(1);
         row.put(0, (Object) UTF8String.fromString("before"));
         row.setNullAt(0);
@@ -68,7 +68,7 @@ class DecodedRowTest {
     }
 
     @Test
-    void updateTakesBoxedValues() {
+    void updateAcceptsBoxedValues() {
         DecodedRow row = new DecodedRow(5);
         row.update(0, 5);
         row.update(1, 5L);
@@ -87,7 +87,7 @@ class DecodedRowTest {
     }
 
     @Test
-    void aCopyOutlivesTheNextRecord() {
+    void aCopyIsNotChangedByTheNextRecord() {
         DecodedRow row = new DecodedRow(2);
         row.put(0, 1L);
         row.setNullAt(1);

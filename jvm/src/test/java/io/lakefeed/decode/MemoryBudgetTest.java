@@ -20,7 +20,7 @@ class MemoryBudgetTest {
     }
 
     @Test
-    void eachRecordHasANewBudget() {
+    void eachRecordStartsWithANewBudget() {
         budget.start(100);
         budget.charge(ALLOWED);
         budget.start(100);

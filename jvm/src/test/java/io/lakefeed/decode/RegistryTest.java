@@ -33,8 +33,8 @@ class RegistryTest {
     private Registry registry;
 
     /**
-     * Starts a server whose answers are {@code status body} by path; if a path has several lines, each request takes
-     * the next line.
+     * Starts a server with an answer ({@code status body}) for each path; if a path has several lines, each request
+     * takes the next line.
      */
     @BeforeEach
     void start() throws IOException {
@@ -79,7 +79,7 @@ class RegistryTest {
     }
 
     @Test
-    void anUnknownIdIsRemembered() {
+    void anUnknownIdIsRequestedOnce() {
         assertEquals("unknown schema id 8", refusal(8));
         assertEquals("unknown schema id 8", refusal(8));
         assertEquals(1, requests.size());
@@ -153,7 +153,7 @@ class RegistryTest {
     }
 
     @Test
-    void theClientGivesUpAfterThePatience() {
+    void theClientFailsAfterThePatienceHasPassed() {
         answers.put("/schemas/ids/7", "503 {}");
         RegistryException failed = assertThrows(
                 RegistryException.class, () -> registry.schema(7, Duration.ofMillis(250), WriterSchema.AVRO));

@@ -70,7 +70,7 @@ class SharedRequestsTest {
         exchange.close();
     }
 
-    /** Runs the task in several threads at the same time; the registry answers only when all threads wait. */
+    /** Runs the task in several threads at the same time; the registry answers when all threads wait. */
     private List<Future<?>> together(Runnable task) throws InterruptedException {
         CountDownLatch begun = new CountDownLatch(THREADS);
         List<Thread> threads = new ArrayList<>();

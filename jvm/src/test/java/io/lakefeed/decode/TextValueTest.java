@@ -120,7 +120,7 @@ class TextValueTest {
     }
 
     @Test
-    void textCannotBecomeANestedType() {
+    void aNestedTypeIsNotReadFromText() {
         TextValue.Rules rules = new TextValue.Rules(ZoneId.of("UTC"), false);
         assertNull(TextValue.as(DataTypes.createArrayType(DataTypes.LongType), rules));
         assertNull(TextValue.as(DataType.fromDDL("a INT"), rules));

@@ -30,7 +30,7 @@ class DurableFileSystemTest {
     }
 
     @Test
-    void aFileIsWrittenWithoutAFileOfChecksums() throws Exception {
+    void aFileIsWrittenWithoutAChecksumFile() throws Exception {
         Path file = folder.resolve("new/folder/of ärger/data.parquet");
         byte[] content = "rows".repeat(100_000).getBytes();
         try (FileSystem files = files()) {

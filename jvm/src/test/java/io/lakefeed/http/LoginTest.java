@@ -68,7 +68,7 @@ class LoginTest {
         HttpClient http = HttpClient.newHttpClient();
         assertEquals(basic("user:pass"), Login.of("user:pass", http).header());
         assertEquals("Bearer abc", Login.of(Json.quoted("{'token':'abc'}"), http).header());
-        // A user's name can begin with a brace, although credentials in JSON do so, too.
+        // A user's name may begin with a brace, as credentials in JSON do.
         assertEquals(basic("{x:pass"), Login.of("{x:pass", http).header());
     }
 
@@ -91,7 +91,7 @@ class LoginTest {
     }
 
     @Test
-    void aTokenWithoutAnExpiryIsUsedAgain() throws Exception {
+    void aTokenWithoutAnExpiryIsReused() throws Exception {
         expires = "";
         Login login = login("");
         assertEquals(login.header(), login.header());
@@ -103,7 +103,7 @@ class LoginTest {
         String refused = login.header();
         assertTrue(login.renew(refused));
         assertEquals("Bearer token-2", login.header());
-        // A second thread that was refused with the old token must not drop the new token.
+        // If a second thread was refused with the old token, the new token must stay.
         assertTrue(login.renew(refused));
         assertEquals("Bearer token-2", login.header());
     }

@@ -30,7 +30,7 @@ class ChangeRuleTest {
     }
 
     @Test
-    void aRowIsDeletedIfItsColumnHasOneOfTheMarkingValues() {
+    void aRowIsDeletedIfItsColumnHasOneOfTheConfiguredValues() {
         assertTrue(deletes(DataTypes.StringType, UTF8String.fromString("d"), "x", "d"));
         assertFalse(deletes(DataTypes.StringType, UTF8String.fromString("D"), "x", "d"));
         assertFalse(deletes(DataTypes.StringType, null, "d"));
@@ -39,7 +39,7 @@ class ChangeRuleTest {
     }
 
     @Test
-    void aNumberIsComparedWithoutALossInEachType() {
+    void numbersOfEveryTypeAreComparedExactly() {
         assertTrue(deletes(DataTypes.ByteType, (byte) -1, 7, -1));
         assertTrue(deletes(DataTypes.LongType, Long.MAX_VALUE, Long.MAX_VALUE));
         assertFalse(deletes(DataTypes.LongType, 0L, BigInteger.ONE.shiftLeft(64)));
@@ -50,7 +50,7 @@ class ChangeRuleTest {
     }
 
     @Test
-    void aTombstoneDeletesOnlyByTheRule() {
+    void aTombstoneDeletesARowOnlyIfTheRuleAllowsIt() {
         StructType rows = new StructType().add("id", "bigint");
         for (boolean tombstones : new boolean[] {true, false}) {
             ChangeRule rule = new ChangeRule(new ChangeRule.Options("deleted", tombstones, Map.of(), Map.of()), rows);
@@ -60,7 +60,7 @@ class ChangeRuleTest {
     }
 
     @Test
-    void theErrorNamesTheNullKeyAndAColumnThatIsMissingHasNone() {
+    void aNullKeyIsAnErrorAndAKeyThatIsNotAColumnIsIgnored() {
         Map<String, String> errors = Map.of("ID", "ID is null", "other", "other is null");
         StructType rows = new StructType().add("id", "bigint").add("city", "string");
         ChangeRule rule = new ChangeRule(new ChangeRule.Options("deleted", false, Map.of(), errors), rows);

@@ -42,7 +42,7 @@ class MarkTest {
     }
 
     @Test
-    void aMarkSinceATimeCountsEarlierRecordsAsRead() {
+    void recordsBeforeTheTimeOfAMarkCountAsRead() {
         assertEquals(new Mark("since:99", 99, false), Mark.since(99));
         assertEquals("since:99 seen:99", Mark.since(99).toString());
     }
@@ -103,7 +103,7 @@ class MarkTest {
         }
 
         @Test
-        void retentionHasAMarginOfFiveMinutes() {
+        void recordsCountAsExpiredFiveMinutesBeforeTheRetentionEnds() {
             assertTrue(new Retention(DAY).hasReached(seen(DAY)));
             assertTrue(new Retention(DAY).hasReached(seen(DAY - 4 * 60_000)));
             assertFalse(new Retention(DAY).hasReached(seen(DAY - 6 * 60_000)));
@@ -115,7 +115,7 @@ class MarkTest {
         }
 
         @Test
-        void onlyUnfinishedShardsBeyondTheRetentionLoseRecords() {
+        void onlyShardsThatAreNotFinishedLoseRecordsToTheRetention() {
             assertNull(new Retention(DAY).lost(0, new Mark("oldest", 1, true), null));
             assertNull(new Retention(DAY).lost(0, Mark.since(System.currentTimeMillis()), null));
             String lost = new Retention(DAY).lost(0, Mark.since(System.currentTimeMillis() - 2 * DAY), null);

@@ -57,7 +57,7 @@ class FeedGaugesTest {
     }
 
     @Test
-    void aNewRegistryShowsTheFeed() {
+    void aNewMetricRegistryShowsTheFeed() {
         FeedGauges.report("taxi", "lag_offsets 1");
         MetricRegistry next = new MetricRegistry();
         FeedGauges.close(registry);

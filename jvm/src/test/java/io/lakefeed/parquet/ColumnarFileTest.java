@@ -90,8 +90,8 @@ class ColumnarFileTest {
     }
 
     /**
-     * Returns the bounds that do not depend on the ends of row groups, which differ between the two files. The bounds
-     * of UUIDs depend on the ends of row groups: see {@link #boundsOfUuidsDependOnTheRowGroups}.
+     * Returns the bounds that must be equal although the row groups of the two files end at different rows. Bounds of
+     * UUIDs depend on row groups: see {@link #boundsOfUuidsDependOnTheRowGroups}.
      */
     private static Map<Integer, ByteBuffer> comparable(Map<Integer, ByteBuffer> bounds, Schema schema, boolean single) {
         Map<Integer, ByteBuffer> found = new HashMap<>(bounds);
@@ -225,8 +225,7 @@ class ColumnarFileTest {
     }
 
     /**
-     * Returns {@code count} rows; {@code values} returns the values of each row, or the only value of a row with one
-     * column.
+     * Returns {@code count} rows; {@code values} returns the values of a row, or the value of a row with one column.
      */
     private static List<UnsafeRow> rows(StructType type, int count, IntFunction<Object> values) {
         UnsafeProjection projection = UnsafeProjection.create(type);
@@ -238,7 +237,7 @@ class ColumnarFileTest {
     }
 
     @Test
-    void aTableIsRefusedForTheSameReasonsAsItsFiles() {
+    void aTableIsRefusedForTheReasonsForWhichItsFilesAreRefused() {
         String flat = new StructType().add("number", "long").json();
         String nested = new StructType().add("list", "array<struct<a:long,b:variant>>").json();
         assertNull(ColumnarModel.refusal(flat, Map.of()));
@@ -248,7 +247,7 @@ class ColumnarFileTest {
     }
 
     @Test
-    void unknownPropertiesAndTypesAreLeftToIceberg() {
+    void icebergWritesTablesWithUnknownPropertiesAndTypes() {
         Schema flat = new Schema(Types.NestedField.optional(1, "number", Types.LongType.get()));
         assertNull(refusal(flat, Map.of()));
         assertNull(refusal(flat, Map.of("write.parquet.page-row-limit", "10", "write.format.default", "parquet")));

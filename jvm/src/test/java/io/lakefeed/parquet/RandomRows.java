@@ -63,10 +63,7 @@ final class RandomRows {
         return fields;
     }
 
-    /**
-     * Returns an id for a column that is not the column's position, because in a table with changed columns the two
-     * differ.
-     */
+    /** Returns a column's id, which differs from its position, as in a table whose columns have changed. */
     private int id() {
         lastId -= 3;
         return lastId;

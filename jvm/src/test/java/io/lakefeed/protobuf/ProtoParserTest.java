@@ -120,19 +120,19 @@ class ProtoParserTest {
         }
 
         @Test
-        void thePresenceOfAFileAppliesToNestedMessages() {
+        void theFieldPresenceOfAFileAppliesToNestedMessages() {
             String text = EDITION + "option features.field_presence = IMPLICIT; message M { message N { int32 a = 1; } }";
             assertEquals(Presence.IMPLICIT, message(text).messages().get(0).fields().get(0).presence());
         }
 
         @Test
-        void thePresenceOfAFileAppliesToMessagesBeforeTheOption() {
+        void theFieldPresenceOfAFileAppliesToMessagesBeforeTheOption() {
             String text = EDITION + "message M { int32 a = 1; } option features.field_presence = IMPLICIT;";
             assertEquals(Presence.IMPLICIT, message(text).fields().get(0).presence());
         }
 
         @Test
-        void aMessageCannotSetThePresence() {
+        void aMessageCannotSetTheFieldPresence() {
             String text = EDITION + "message M { option features.field_presence = IMPLICIT; }";
             assertThrows(SchemaException.class, () -> message(text));
         }
@@ -201,7 +201,7 @@ class ProtoParserTest {
         }
 
         @Test
-        void nestingHasALimit() {
+        void theDepthOfNestedMessagesIsLimited() {
             String deep = PROTO3 + "message M { ".repeat(101) + "} ".repeat(101);
             assertThrows(SchemaException.class, () -> ProtoParser.parse(deep));
             ProtoParser.parse(PROTO3 + "message M { ".repeat(100) + "} ".repeat(100));

@@ -53,7 +53,7 @@ class ProtoTokensTest {
     }
 
     @Test
-    void numbersAreUnsignedUpToALimit() {
+    void numbersAreUnsignedAndLimited() {
         assertEquals(-1L, new ProtoTokens("18446744073709551615").integer(-1L));
         assertEquals(8, new ProtoTokens("8").integer(8));
         SchemaException large = assertThrows(SchemaException.class, () -> new ProtoTokens("9").integer(8));
@@ -106,13 +106,13 @@ class ProtoTokensTest {
     }
 
     @Test
-    void textInQuotesIsNoKeyword() {
+    void aTextInQuotesIsNotAKeyword() {
         assertFalse(new ProtoTokens("\"message\"").taken("message"));
         assertTrue(new ProtoTokens("message").taken("message"));
     }
 
     @Test
-    void anErrorNamesItsLine() {
+    void anErrorNamesTheLine() {
         ProtoTokens tokens = new ProtoTokens("a\n/* 1\n2 */\n// 3\n  b");
         tokens.take();
         SchemaException wrong = assertThrows(SchemaException.class, () -> tokens.expect("c"));

@@ -54,7 +54,7 @@ class ProtoTypesTest {
         }
 
         @Test
-        void theDefaultMessageIsTheFirst() {
+        void theDefaultMessageIsTheFirstMessage() {
             assertEquals("a.b.M", types.message((String) null).fullName());
             ProtoTypes none = types("enum E { A = 0; }");
             assertThrows(SchemaException.class, () -> none.message((String) null));
@@ -129,7 +129,7 @@ class ProtoTypesTest {
         }
 
         @Test
-        void aFieldWithAMessageHasPresence() {
+        void aFieldOfAMessageTypeHasPresence() {
             assertEquals(Presence.EXPLICIT, first(types("message M { M a = 1; }").message("M")).presence());
             assertEquals(Presence.IMPLICIT, first(types("message M { int32 a = 1; }").message("M")).presence());
         }

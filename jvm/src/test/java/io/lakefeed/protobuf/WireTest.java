@@ -59,7 +59,7 @@ class WireTest {
     }
 
     @Test
-    void fixedNumbersHaveTheirLowestByteFirst() {
+    void fixedNumbersBeginWithTheirLowestByte() {
         WireOutput output = new WireOutput();
         output.fixed32(0x01020304);
         output.fixed64(-2);
@@ -70,7 +70,7 @@ class WireTest {
     }
 
     @Test
-    void randomValuesAreReadAsWritten() {
+    void writtenValuesAreReadBack() {
         Random random = new Random(7);
         WireOutput output = new WireOutput();
         for (int round = 0; round < 200; round++) {
@@ -156,7 +156,7 @@ class WireTest {
         }
 
         @Test
-        void skippedGroupsHaveALimitOfDepth() {
+        void theDepthOfSkippedGroupsIsLimited() {
             WireInput fits = input("0b".repeat(100) + "0c".repeat(100));
             fits.skip(fits.tag(), 0);
             assertTrue(fits.atEnd());
@@ -187,7 +187,7 @@ class WireTest {
     }
 
     @Test
-    void theOutputGrows() {
+    void theOutputGrowsAsNeeded() {
         byte[] content = new byte[10_000];
         new Random(1).nextBytes(content);
         WireOutput output = new WireOutput();

@@ -65,7 +65,7 @@ class RowDigestTest {
     }
 
     @Test
-    void theOrderOfRowsDoesNotMatterAndEachColumnAndPartitionHasItsSum() {
+    void theSumsDoNotDependOnTheOrderOfRowsAndEachColumnAndPartitionHasASum() {
         Schema schema = schema(Types.StringType.get(), Types.LongType.get());
         InternalRow one = row(1, text("a"), 5L);
         InternalRow two = row(2, text("b"), null);
@@ -80,7 +80,7 @@ class RowDigestTest {
     }
 
     @Test
-    void swappedValuesChangeTheSumsOfTheirColumnsOnly() {
+    void swappedValuesChangeOnlyTheSumsOfTheirColumns() {
         Schema schema = schema(Types.LongType.get(), Types.LongType.get(), Types.LongType.get());
         Map<String, long[]> before = sums(schema, row(1, 5L, 6L, 9L), row(2, 7L, 8L, 9L));
         Map<String, long[]> betweenRows = sums(schema, row(1, 7L, 6L, 9L), row(2, 5L, 8L, 9L));
@@ -100,7 +100,7 @@ class RowDigestTest {
     }
 
     @Test
-    void aWiderTypeKeepsTheDigest() {
+    void aValueKeepsItsDigestInAWiderType() {
         for (int value : new int[] {0, 1, -1, Integer.MIN_VALUE, Integer.MAX_VALUE}) {
             assertEquals(of(Types.IntegerType.get(), value), of(Types.LongType.get(), (long) value));
         }
@@ -120,7 +120,7 @@ class RowDigestTest {
     }
 
     @Test
-    void aNullAddsNothingAlsoInAStruct() {
+    void aNullAddsNothingToADigestEvenInAStruct() {
         assertEquals(null, of(Types.LongType.get(), null));
         Types.NestedField old = Types.NestedField.optional(20, "old", Types.LongType.get());
         Types.NestedField added = Types.NestedField.optional(21, "added", Types.StringType.get());
@@ -131,7 +131,7 @@ class RowDigestTest {
     }
 
     @Test
-    void theOrderOfAListMattersThatOfAMapDoesNot() {
+    void theOrderOfAListMattersAndTheOrderOfAMapDoesNot() {
         Type list = Types.ListType.ofOptional(20, Types.LongType.get());
         assertFalse(of(list, longs(1L, 2L, null)).equals(of(list, longs(2L, 1L, null))));
         assertFalse(of(list, longs(1L, null)).equals(of(list, longs(1L))));

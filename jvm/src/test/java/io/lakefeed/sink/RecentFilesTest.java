@@ -24,7 +24,7 @@ class RecentFilesTest {
     }
 
     @Test
-    void aFileHasItsNewestContent() {
+    void aRewrittenFileHasItsNewestContent() {
         files.put("a", new byte[60]);
         files.put("a", new byte[] {7});
         assertArrayEquals(new byte[] {7}, files.get("a"));
@@ -62,12 +62,12 @@ class RecentFilesTest {
     }
 
     @Test
-    void theLargestFileIsAQuarterOfTheLimit() {
+    void aFileMayTakeAQuarterOfTheLimit() {
         assertEquals(25, files.largest());
     }
 
     @Test
-    void theLastTooLargeFileIsRemembered() {
+    void theNameOfTheLastFileThatWasTooLargeIsRemembered() {
         assertFalse(files.isLarge("a"));
         files.setLarge("a");
         assertTrue(files.isLarge("a"));
@@ -76,7 +76,7 @@ class RecentFilesTest {
     }
 
     @Test
-    void aFileOverTheLimitRemovesAllFiles() {
+    void aFileThatExceedsTheLimitRemovesAllFiles() {
         files.put("a", new byte[10]);
         files.put("b", new byte[101]);
         assertNull(files.get("a"));

@@ -24,7 +24,7 @@ class UploadsTest {
     private final Queue<String> done = new ConcurrentLinkedQueue<>();
 
     @Test
-    void onlyFilesOfAnOpenFolderAreUploadedInTheBackground() throws IOException {
+    void onlyFilesInAnOpenFolderAreUploadedInTheBackground() throws IOException {
         assertFalse(Uploads.start(FOLDER + "m.avro", () -> done.add("m")));
         try (Uploads outer = Uploads.beside(FOLDER)) {
             try (Uploads inner = Uploads.beside(FOLDER)) {
@@ -38,7 +38,7 @@ class UploadsTest {
     }
 
     @Test
-    void uploadsRunAtTheSameTimeAndAreAwaited() throws Exception {
+    void uploadsRunInParallelAndTheCommitWaitsForThem() throws Exception {
         CountDownLatch both = new CountDownLatch(2);
         CountDownLatch open = new CountDownLatch(1);
         try (Uploads uploads = Uploads.beside(FOLDER)) {

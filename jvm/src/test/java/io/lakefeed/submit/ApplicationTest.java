@@ -20,7 +20,7 @@ class ApplicationTest {
     Path folder;
 
     @Test
-    void onlyTheApplicationFolderIsUnpacked() throws IOException {
+    void onlyTheApplicationsFolderIsUnpacked() throws IOException {
         Path target = Files.createDirectory(folder.resolve("target"));
         Application.unpack(jarOf("application/python/one/two.py", "io/lakefeed/submit/Application.class"), target);
         assertEquals("application/python/one/two.py", Files.readString(target.resolve("python/one/two.py")));
@@ -28,7 +28,7 @@ class ApplicationTest {
     }
 
     @Test
-    void anEntryOutsideOfTheFolderIsRefused() throws IOException {
+    void anEntryOutsideTheFolderIsRefused() throws IOException {
         Path target = Files.createDirectory(folder.resolve("target"));
         Path jar = jarOf("application/../../outside.py");
         IOException refused = assertThrows(IOException.class, () -> Application.unpack(jar, target));

@@ -33,8 +33,8 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
 /**
- * Connects a client's and a server's socket. Each test creates its own certificates, because installed authorities stay
- * trusted.
+ * Tests trust and certificates with connected sockets. Each test creates new certificates, because installed
+ * authorities stay trusted.
  */
 class TrustTest {
     private static final char[] PASSWORD = "changeit".toCharArray();
@@ -155,7 +155,7 @@ class TrustTest {
             store.load(in, System.getProperty("javax.net.ssl.trustStorePassword").toCharArray());
         }
         assertNotNull(store.getCertificateAlias(server.store().getCertificate("own")));
-        // The store that the system property names has Java's own authorities, but no key.
+        // The trust store in the system property has Java's own authorities, but no key.
         assertTrue(store.size() > 10, () -> "only a few authorities");
         for (String alias : Collections.list(store.aliases())) {
             assertTrue(store.isCertificateEntry(alias), alias);
@@ -191,7 +191,7 @@ class TrustTest {
             SSLContext context = SSLContext.getInstance("TLS");
             context.init(managers.getKeyManagers(), managersOf(server), null);
             assertEquals("CN=" + name, connect(server, context, true, own));
-            // The file of the store contains no key.
+            // The file of the trust store contains no key.
             KeyStore stored = KeyStore.getInstance("PKCS12");
             try (InputStream in = Files.newInputStream(file)) {
                 stored.load(in, PASSWORD);

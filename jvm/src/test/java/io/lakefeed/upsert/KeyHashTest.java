@@ -47,7 +47,7 @@ class KeyHashTest {
     }
 
     @Test
-    void keysDifferIfTheirFirstTextsEndAtDifferentPlaces() {
+    void keysDifferIfOnlyTheBoundaryBetweenTheirTextsDiffers() {
         KeyHash hash = of(DataTypes.StringType, DataTypes.StringType);
         assertNotEquals(hashed(hash, text("ab"), text("c")), hashed(hash, text("a"), text("bc")));
         assertEquals(hashed(hash, text("ab"), text("c")), hashed(hash, text("ab"), text("c")));
@@ -67,7 +67,7 @@ class KeyHashTest {
     }
 
     @Test
-    void longTextsAreHashedToTheirEnd() {
+    void longTextsAreHashedCompletely() {
         KeyHash hash = of(DataTypes.StringType);
         String large = "k".repeat(10_000);
         assertNotEquals(hashed(hash, text(large + "1")), hashed(hash, text(large + "2")));
@@ -75,7 +75,7 @@ class KeyHashTest {
     }
 
     @Test
-    void aDecimalHasTheSameHashWithEachPrecision() {
+    void aDecimalHasTheSameHashInEveryPrecision() {
         StructType small = columns(DataTypes.createDecimalType(10, 2));
         StructType large = columns(DataTypes.createDecimalType(38, 2));
         KeyHash one = KeyHash.of(small, List.of("c0"));
@@ -86,12 +86,12 @@ class KeyHashTest {
     }
 
     @Test
-    void twoIndexesHaveDifferentHashes() {
+    void eachIndexHasItsOwnHashFunction() {
         assertNotEquals(hashed(of(DataTypes.StringType), text("a")), hashed(of(DataTypes.StringType), text("a")));
     }
 
     @Test
-    void aRowWithANullInAKeyColumnLacksItsKey() {
+    void aRowWithANullKeyColumnHasNoKey() {
         KeyHash hash = of(DataTypes.LongType, DataTypes.StringType);
         assertTrue(hash.lacksKey(row(1L, null)));
         assertFalse(hash.lacksKey(row(1L, text(""))));

@@ -27,7 +27,7 @@ class KeyTableTest {
         return LongStream.of(numbers).boxed().toList();
     }
 
-    /** Only {@code bits} of the hash vary, so that keys crowd one segment and wrap around at the segment's end. */
+    /** Only {@code bits} bits of the hash vary, so that many keys are in one segment and wrap around at its end. */
     @ParameterizedTest
     @ValueSource(longs = {-1L, 0x00FFFF0000000000L, 0x0000000000000003L})
     void aTableHasTheContentOfAMap(long bits) {
