@@ -8,24 +8,18 @@ from typing import Any
 
 import pytest
 
-from lakefeed.errors import DecodeError, DriverReplaced, ErrorBudgetExceeded
+from lakefeed.errors import DriverReplaced
 from lakefeed.feed.batch_reader import PlannedRestart
-from lakefeed.feed.batch_writer import BatchWriter, Committed
-from lakefeed.ledger.outcomes import Counts, LeftOutFields, OverBudget, Reason, SchemasMissing, Stopped
+from lakefeed.feed.batch_writer import BatchWriter
+from lakefeed.ledger.outcomes import Counts, LeftOutFields, SchemasMissing
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.sinks.base import BaseSink
 
 RANGES = OffsetRanges((OffsetRange("t", 0, 0, 3),), {"t": "A"})
-COMMIT = Commit("f", 0, RANGES)
-
 BATCH: Any = SimpleNamespace()
-
-
 MISSING = SchemasMissing(frozenset({7}))
-STOPPED = Stopped("topic t, partition 0, offset 1: broken")
-OVER_BUDGET = OverBudget(Counts(records=3, dead_letters=2), (Reason("broken", 2, "broken 7"),))
-Refusal = SchemasMissing | Stopped | OverBudget | None
+Refusal = SchemasMissing | None
 
 
 class Outcomes:
@@ -122,23 +116,6 @@ def writer_of(counting: Any, monkeypatch: pytest.MonkeyPatch, *, changes: bool =
     return BatchWriter(spark, feed="f", sink=sink, rows=rows, reader=counting)
 
 
-def test_an_attempt_returns_its_outcome_as_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    def attempted(refusal: Refusal) -> object:
-        return writer_of(Counting(refusal), monkeypatch).attempt(BATCH, COMMIT)
-
-    committed = attempted(None)
-    assert isinstance(committed, Committed)
-    assert committed.rows == 3
-    assert [attempted(refusal) for refusal in (MISSING, STOPPED, OVER_BUDGET)] == [MISSING, STOPPED, OVER_BUDGET]
-
-
-def test_missing_schemas_are_merged_before_the_next_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
-    counting = Counting(MISSING, None)
-    result = writer_of(counting, monkeypatch).write(BATCH, RANGES, 0)
-    assert (result.rows, result.replayed, counting.attempts, counting.ended) == (3, False, 2, 1)
-    assert [outcomes.covered for outcomes in counting.outcomes] == [frozenset({1}), frozenset({1, 7})]
-
-
 @pytest.mark.parametrize(("changes", "attempts"), [(True, 1), (False, 2)], ids=["another schema", "the same schema"])
 def test_a_query_restarts_only_if_the_schema_changes(
     changes: bool, attempts: int, monkeypatch: pytest.MonkeyPatch
@@ -151,19 +128,6 @@ def test_a_query_restarts_only_if_the_schema_changes(
     else:
         assert writer.write(BATCH, RANGES, 0).rows == 3
     assert (counting.attempts, counting.ended) == (attempts, 1)
-
-
-@pytest.mark.parametrize(
-    ("refusal", "error", "message"),
-    [(STOPPED, DecodeError, "offset 1"), (OVER_BUDGET, ErrorBudgetExceeded, "2 of 3 records .* 2 times broken")],
-)
-def test_a_refused_batch_ends_the_feed_without_another_attempt(
-    refusal: Refusal, error: type[Exception], message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    counting = Counting(refusal, None)
-    with pytest.raises(error, match=message):
-        writer_of(counting, monkeypatch).write(BATCH, RANGES, 0)
-    assert (counting.attempts, counting.ended) == (1, 1)
 
 
 def test_a_replaced_driver_does_not_report_a_batch_of_the_new_driver(monkeypatch: pytest.MonkeyPatch) -> None:

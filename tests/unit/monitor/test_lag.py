@@ -71,31 +71,6 @@ def test_the_age_of_a_record_counts_from_the_first_observation_after_its_arrival
     assert ends.age(200, now=1020.0) == 0.0  # There is no record 200 yet.
 
 
-def test_the_age_of_a_record_after_an_idle_time_counts_from_its_arrival() -> None:
-    ends = EndTimes()
-    for at in range(0, 1000, 10):
-        ends.observe(100, at=float(at))
-    ends.observe(101, at=1000.0)
-    assert ends.age(100, now=1005.0) == 5.0
-
-
-def test_the_age_of_the_lag_after_idle_minutes_counts_from_the_planning_of_the_batch() -> None:
-    clock = [1000.0]
-    monitor = FeedMonitor("f", clock=lambda: clock[0])
-    for start, end in ((0, 100), (100, 200)):
-        with monitor.batch(start, [OffsetRange("t", 0, start, end)]):
-            clock[0] += 1.0
-        monitor.finish(batch(start, at=clock[0], seconds=1.0), ends={("t", 0): end})
-    clock[0] += 540.0
-    with monitor.batch(3, [OffsetRange("t", 0, 200, 300)]):
-        clock[0] += 3.0
-        assert monitor.snapshot().lag_seconds == 3.0
-        clock[0] += 2.0
-    # When the batch was planned, the topic had 1,000 new records, of which the batch read 100.
-    monitor.finish(batch(3, at=clock[0], seconds=5.5), ends={("t", 0): 1200})
-    assert monitor.snapshot().lag_seconds == 5.5
-
-
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(["produce", "idle", "long idle", "batch", "batch", "look"]),

@@ -10,27 +10,6 @@ from lakefeed.ledger.snapshot_summary import Commit, Upserts
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.sinks.changes import partitions_for, upsert_sql
 
-COLUMNS = ("id", "v", "kafka_topic", "kafka_partition", "kafka_offset")
-
-
-def test_upsert_sql_removes_or_marks_deleted_rows() -> None:
-    removing = upsert_sql("lake.a.b", "changes", columns=COLUMNS, keys=["id"])
-    assert "MERGE INTO `lake`.`a`.`b` t USING `changes` s" in removing
-    assert "THEN DELETE" in removing
-    assert "WHEN NOT MATCHED AND NOT s.lakefeed_deleted THEN INSERT" in removing
-    marking = upsert_sql("lake.a.b", "changes", columns=COLUMNS, keys=["id"], on_delete="mark")
-    assert "THEN DELETE" not in marking
-    assert "WHEN NOT MATCHED THEN INSERT" in marking
-
-
-def test_upsert_sql_orders_by_offset_or_by_columns() -> None:
-    by_offset = upsert_sql("lake.a.b", "changes", columns=COLUMNS, keys=["id"])
-    assert "s.kafka_offset > t.kafka_offset ELSE CAST(raise_error(" in by_offset
-    assert "partition %d, offset %d', s.kafka_topic, s.kafka_partition, s.kafka_offset)" in by_offset
-    statement = upsert_sql("lake.a.b", "changes", columns=COLUMNS, keys=["id"], order_by=["v"], on_delete="mark")
-    assert "raise_error" not in statement
-    assert "named_struct('0', s.`v`, '1', s.`kafka_topic`" in statement
-
 
 @settings(deadline=None)
 @given(st.lists(st.text(min_size=1, max_size=12), min_size=1, max_size=5, unique=True))

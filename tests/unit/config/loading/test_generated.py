@@ -38,26 +38,11 @@ def test_many_generated_files_are_read_as_expected(tmp_path: Path) -> None:
     check_files(tmp_path / "p.yaml", range(1_000, 1_600))
 
 
-BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
-    f"{name}: &{name} [{','.join([f'*{before}'] * 9)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
-)
-# The generator does not produce these texts.
+# The generator does not produce these texts; test_load.py has further texts with their messages.
 TEXTS = {
-    "empty": "",
-    "a comment": "# nothing\n",
-    "a list": "- name: taxi\n",
-    "a word": "taxi\n",
     "a number": "5\n",
     "null": "null\n",
-    "a tab": GOOD.replace("  kafka:", "\tkafka:"),
-    "a key twice": GOOD + "name: other\n",
-    "a python object": GOOD + "budget: !!python/object/apply:os.system ['true']\n",
     "an unknown tag": GOOD + "budget: !x {}\n",
-    "an unknown alias": GOOD + "budget: *nowhere\n",
-    "a bomb of aliases": BOMB,
-    "an alias of itself": GOOD + "spark: &a {spark.x: *a}\n",
-    "a merge key": GOOD + "<<: {budget: {}}\n",
-    "two documents": GOOD + "---\n" + GOOD,
     "deep": GOOD + "spark: " + "{a: " * 200 + "}" * 200 + "\n",
     "a key that is a list": GOOD + "? [a, b]\n: c\n",
     "a key that is null": GOOD + "null: 1\n",
@@ -66,7 +51,6 @@ TEXTS = {
     "a huge exponent": GOOD + "upkeep: {max_minutes: 1e999999}\n",
     "a number to the base of 60": GOOD + f"budget: {{s3_requests_per_batch: 1{':59' * 200}}}\n",
     "an impossible date": GOOD + "trigger: 2024-99-99\n",
-    "a control character": GOOD + "trigger: \x07\n",
     "a lone surrogate": GOOD + 'trigger: "\\ud800"\n',
     "a right-to-left mark": GOOD + "trigg\u202eer: 1 minute\n",
     "binary": GOOD + "trigger: !!binary aGVsbG8=\n",

@@ -167,17 +167,6 @@ def test_each_mistake_is_reported_at_its_place(
         assert hint in (problem.hint or ""), shown
 
 
-def test_mistakes_in_several_blocks_are_reported_in_one_run(reading: Reader) -> None:
-    text = GOOD.replace("topics:", "tpoics:").replace("name: taxi", "name: 1-2\ntrigger: soon").replace("s3a:", "s4:")
-    _, found = reading(text)
-    assert [(each.line, each.key) for each in found] == [
-        (1, "name"),
-        (2, "trigger"),
-        (6, "source.kafka.tpoics"),
-        (13, "checkpoint"),
-    ]
-
-
 def test_contradictions_between_blocks_are_reported_in_one_run(reading: Reader) -> None:
     text = GOOD.replace("checkpoint: s3a://lake/checkpoints/taxi\n", "upkeep: {}\n")
     text = text.replace("  iceberg:\n    table: lake.nyc.trips\n", "  kafka: {topic: trips}\n")

@@ -12,7 +12,6 @@ from lakefeed.operations.plan.estimates import (
     Begin,
     batches,
     begin_of_query,
-    begin_of_topic,
     spread_by_round,
     spread_by_spark,
 )
@@ -46,23 +45,6 @@ def begin(start: Start, state: CheckpointState, *, position: Position | None = N
     )
 
 
-def test_a_new_feed_begins_at_its_configured_start() -> None:
-    assert begin(Start(), CheckpointState()) == Begin(batch_id=0, positions=keyed(2, 0))
-    assert begin(Start(), CheckpointState(), first=keyed(10, 20)).positions == keyed(10, 20)
-
-
-def test_a_partition_that_is_new_to_the_table_begins_at_its_first_record() -> None:
-    state = CheckpointState(batch_id=7, committed=True, end=keyed(1, 1))
-    assert begin(Start(reset_checkpoint=True, positions={("t", 1): 5}), state) == Begin(
-        batch_id=0, positions=keyed(2, 5)
-    )
-
-
-def test_a_run_resumes_with_the_batch_after_the_last_committed_batch() -> None:
-    state = CheckpointState(batch_id=7, committed=True, end={("t", 0): 4})
-    assert begin(Start(), state) == Begin(batch_id=8, positions=keyed(4, 0))
-
-
 def test_a_batch_that_the_checkpoint_has_planned_is_repeated_unless_it_has_landed() -> None:
     state = CheckpointState(batch_id=7, committed=False, start=keyed(2, 3), end=keyed(4, 9))
     found = begin(Start(), state)
@@ -81,26 +63,11 @@ def test_a_batch_that_the_checkpoint_has_planned_is_repeated_unless_it_has_lande
     assert not begin(Start(), state, logged=6).again_is_landed
 
 
-def test_one_topic_of_many_begins_at_the_position_of_its_table() -> None:
-    found = topic(10, 20, starts=(2, 0))
-    stands = Position(OffsetRanges(ranges((0, 7))), 1)
-    assert begin_of_topic(stands, found, first=keyed(10, 20)).positions == keyed(7, 0)
-    assert begin_of_topic(None, found, first=keyed(10, 20)).positions == keyed(10, 20)
-    assert begin_of_topic(None, found, first={}).positions == keyed(2, 0)
-
-
 def test_the_limit_is_divided_in_proportion_to_the_lag_and_every_partition_gets_records() -> None:
     left = ranges((0, 900), (0, 99), (5, 6), (3, 3))
     assert spread_by_spark(100)(left) == ranges((0, 90), (0, 9), (5, 6), (3, 3))
     assert spread_by_spark(10_000)(left) == left
     assert spread_by_spark(100)(ranges((4, 4))) == ranges((4, 4))
-
-
-def test_a_run_without_backlog_has_no_batch() -> None:
-    found = batches(
-        Begin(batch_id=3, positions=keyed(10, 20)), {"t": topic(10, 20)}, limit=5, spread=spread_by_spark(5)
-    )
-    assert (found.count, found.tasks, found.first) == (0, 0, ranges((10, 10), (20, 20)))
 
 
 def test_a_small_batch_is_read_by_few_tasks() -> None:

@@ -10,7 +10,7 @@ from lakefeed.errors import SchemaIncompatible
 from lakefeed.records.schema.changes import Change, renames
 from lakefeed.records.schema.ddl import statements
 from lakefeed.records.schema.fit import columns_of
-from tests.support.avro_documents import decimal, field, join, record
+from tests.support.avro_documents import field, record
 
 TABLE = "lake.nyc.trips"
 ALTER = "ALTER TABLE `lake`.`nyc`.`trips` "
@@ -34,28 +34,6 @@ def test_rows_that_fit_the_table_need_no_statement() -> None:
     assert changed(have, have) == []
     assert changed(have, struct(b=TEXT, a=INT)) == []
     assert changed(have, struct(B=TEXT)) == []
-
-
-def test_one_statement_adds_new_columns_at_all_levels() -> None:
-    inner, wider = struct(x=INT), struct(x=INT, y=TEXT)
-    have = struct(s=inner, a=t.ArrayType(inner), m=t.MapType(TEXT, inner))
-    want = struct(s=wider, a=t.ArrayType(wider), m=t.MapType(TEXT, wider), n=struct(z=t.ArrayType(LONG)))
-    assert changed(have, want) == [
-        "ADD COLUMNS (`s`.`y` STRING, `a`.`element`.`y` STRING, `m`.`value`.`y` STRING, `n` STRUCT<`z`: ARRAY<BIGINT>>)"
-    ]
-
-
-def test_a_wider_type_in_the_rows_widens_the_column() -> None:
-    have = struct(i=INT, f=t.FloatType(), d=t.DecimalType(9, 2), a=t.ArrayType(INT), m=t.MapType(TEXT, INT))
-    want = struct(i=LONG, f=t.DoubleType(), d=t.DecimalType(12, 2), a=t.ArrayType(LONG), m=t.MapType(TEXT, LONG))
-    assert changed(have, want) == [
-        "ALTER COLUMN `i` TYPE BIGINT",
-        "ALTER COLUMN `f` TYPE DOUBLE",
-        "ALTER COLUMN `d` TYPE DECIMAL(12,2)",
-        "ALTER COLUMN `a`.`element` TYPE BIGINT",
-        "ALTER COLUMN `m`.`value` TYPE BIGINT",
-    ]
-    assert changed(want, have) == []
 
 
 def test_columns_that_are_nullable_or_missing_in_the_rows_become_optional() -> None:
@@ -160,17 +138,6 @@ def test_names_with_special_characters_are_quoted() -> None:
     odd = struct(**{"a.b`; DROP": INT, "s": struct(**{"x y": INT})})
     assert changed(struct(s=struct(z=INT)), odd) == ["ADD COLUMNS (`a.b``; DROP` INT, `s`.`x y` INT)"]
     assert set_properties(TABLE, {"k": "it's \\ 1"}) == ALTER + "SET TBLPROPERTIES ('k' = 'it\\'s \\\\ 1')"
-
-
-def test_a_merge_of_two_avro_schemas_gives_the_alter_statements() -> None:
-    reader = record(field("id", "int"), field("fare", decimal(9)), field("old"))
-    merge = join(reader, record(field("id", "long"), field("fare", decimal(12)), field("new", aliases=["old"])))
-    have, want = columns_of(json.dumps(reader)), columns_of(merge.schema)
-    assert changed(have, want, *merge.changes) == [
-        "RENAME COLUMN `old` TO `new`",
-        "ALTER COLUMN `id` TYPE BIGINT",
-        "ALTER COLUMN `fare` TYPE DECIMAL(12,2)",
-    ]
 
 
 def test_columns_without_data_are_not_added() -> None:
