@@ -218,12 +218,6 @@ def test_wrong_settings_of_a_postgresql_catalog_are_named(database: PostgreSQL, 
     assert database.password not in f"{before_the_run.value} {reading.value}"
 
 
-def test_check_opens_a_postgresql_catalog(database: PostgreSQL) -> None:
-    log_in(of_postgresql(database), timeout=5)
-    with pytest.raises(ResourceMissing, match=r"there is no table pg\.a\.b"):
-        open_table("pg.a.b", connections=Connections(catalogs={"pg": of_postgresql(database)}))
-
-
 def test_a_wrong_password_is_an_access_error_in_spark(lake: SparkSession, database: PostgreSQL) -> None:
     for key, value in {
         "": "io.lakefeed.commit.FeedCatalog",

@@ -1,15 +1,13 @@
 """The Python client and the JVM decoder work with the stack's real schema registry."""
 
 import json
-import time
 import uuid
 from typing import Any
 
 import pytest
-from pydantic import SecretStr
 from pyspark.sql import SparkSession
 
-from lakefeed.errors import ConfigError, ResourceMissing, Unreachable
+from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.records.decode import ConfluentAvro, decoded
 from lakefeed.records.decode.registry import SchemaRegistry
 from lakefeed_local.stack import Endpoints
@@ -72,36 +70,6 @@ def test_an_incompatible_schema_is_refused(registry: SchemaRegistry, subject: st
 def test_an_invalid_schema_is_refused(registry: SchemaRegistry, subject: str) -> None:
     with pytest.raises(ConfigError, match="refuses the schema"):
         registry.register(subject, '{"type": "record"}')
-
-
-def test_an_unreachable_registry_is_an_error() -> None:
-    began = time.monotonic()
-    with pytest.raises(Unreachable):
-        SchemaRegistry("http://127.0.0.1:1", username="me", password=SecretStr("x")).subjects()
-    assert time.monotonic() - began < 10
-
-
-def test_a_server_that_is_not_a_registry_is_refused(registry: SchemaRegistry) -> None:
-    with pytest.raises((ConfigError, ResourceMissing)):
-        SchemaRegistry(f"{registry.url}/no-such-path").subjects()
-
-
-def test_the_decoder_reads_records_with_ids_of_the_real_registry(
-    lake: SparkSession, registry: SchemaRegistry, subject: str
-) -> None:
-    first = registry.register(subject, json.dumps(V1))
-    second = registry.register(subject, json.dumps(V2))
-    values: list[bytes | None] = [
-        wire_format.build(first, avro_bytes(V1, {"a": 1})),
-        wire_format.build(second, avro_bytes(V2, {"a": 2**40, "b": "x"})),
-        wire_format.build(2_000_000_000, avro_bytes(V1, {"a": 1})),
-    ]
-    spec = ConfluentAvro(registry_url=registry.url, reader_schema=registry.latest(subject).text)
-    old, new, unknown = results(decoded(records(lake, values), spec))
-    assert old.value.asDict() == {"a": 1, "b": "-"}
-    assert new.value.asDict() == {"a": 2**40, "b": "x"}
-    assert (old.schema_id, new.schema_id) == (first, second)
-    assert unknown.error == "unknown schema id 2000000000"
 
 
 def test_references_in_the_real_registry_are_resolved(

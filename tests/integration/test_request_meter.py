@@ -1,7 +1,6 @@
 """On a real S3 server, the meter counts requests of S3A and of Iceberg's S3FileIO alike, by class of key."""
 
 import uuid
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -40,23 +39,3 @@ def test_requests_of_icebergs_own_client_are_counted(lake: SparkSession) -> None
     assert counted["PutObject"] >= 4
     assert "CopyObject" not in counted
     lake.sql(f"DROP TABLE {name} PURGE")
-
-
-@pytest.mark.parametrize(
-    ("key", "key_class", "location"),
-    [("checkpoints/f/offsets/12", "offsets", "checkpoints/f"), ("w/t/data/day=1/00000-0-0a.parquet", "data", "w/t")],
-)
-def test_requests_are_counted_by_the_class_and_location_of_the_key(
-    lake: SparkSession, stack: Endpoints, key: str, key_class: str, location: str
-) -> None:
-    """The Java test ``KeyClassTest`` tests all classes of keys."""
-    root = f"keys-{uuid.uuid4().hex}"
-    hadoop: Any = lake._jvm
-    place = hadoop.org.apache.hadoop.fs.Path(f"s3a://{stack.bucket}/{root}/{key}")
-    before = s3_requests(lake)
-    place.getFileSystem(lake.sparkContext._jsc.hadoopConfiguration()).exists(place)
-    asked = (s3_requests(lake) - before).below([f"{stack.bucket}/{root}"])
-    assert {each.operation for each in asked.counts} == {"HeadObject", "ListObjectsV2"}
-    head = next(each for each in asked.counts if each.operation == "HeadObject")
-    assert (head.key_class, head.requests, head.errors) == (key_class, 1, 1)
-    assert head.location == f"{stack.bucket}/{root}/{location}".rstrip("/")

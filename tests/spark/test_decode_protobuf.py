@@ -7,8 +7,6 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 from pyspark.sql import Row, SparkSession
 
 from lakefeed.errors import ConfigError
@@ -94,73 +92,6 @@ def test_a_descriptor_set_decodes_to_the_same_rows_as_the_schema_text(spark: Spa
     assert same(found.value, order()(**FULL))
     by_text = avro_schema_of_protobuf(spark, RICH, references=[MONEY])
     assert avro_schema_of_protobuf(spark, files, message="shop.v1.Order") == by_text
-
-
-def anything() -> st.SearchStrategy[Any]:
-    """Return a Hypothesis strategy for orders: any subset of fields, any values."""
-    int32, int64 = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
-    uint32, uint64 = st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)
-    text = st.text(st.characters(codec="utf-8"), max_size=8)
-    money = st.fixed_dictionaries({}, optional={"currency": text, "cents": int64})
-    line = st.fixed_dictionaries(
-        {}, optional={"sku": text, "amount": int32, "price": money, "tags": st.lists(text, max_size=2)}
-    )
-    folder = st.recursive(
-        st.fixed_dictionaries({"name": text}),
-        lambda inner: st.fixed_dictionaries({"name": text, "inside": st.lists(inner, max_size=2)}),
-        max_leaves=4,
-    )
-    fields = {
-        "f_double": st.floats(allow_nan=False), "f_float": st.floats(width=32, allow_nan=False), "f_int32": int32,
-        "f_int64": int64, "f_uint32": uint32, "f_uint64": uint64, "f_sint32": int32, "f_sint64": int64,
-        "f_fixed32": uint32, "f_fixed64": uint64, "f_sfixed32": int32, "f_sfixed64": int64, "f_bool": st.booleans(),
-        "f_string": text, "f_bytes": st.binary(max_size=8), "state": st.integers(0, 4), "maybe": int64,
-        "packed": st.lists(int32, max_size=4), "unpacked": st.lists(int64, max_size=4),
-        "words": st.lists(text, max_size=3), "states": st.lists(st.integers(0, 4), max_size=3), "first": line,
-        "lines": st.lists(line, max_size=3), "by_sku": st.dictionaries(text, line, max_size=3),
-        "by_number": st.dictionaries(int32, st.floats(allow_nan=False), max_size=3), "card": text,
-        "at": st.datetimes(datetime.datetime(1, 1, 1), datetime.datetime(9999, 12, 31)),
-        "wrapped": st.fixed_dictionaries({"value": int64}), "folder": folder,
-    }  # fmt: skip
-    return st.fixed_dictionaries({}, optional=fields)
-
-
-@settings(
-    max_examples=8,
-    deadline=None,
-    phases=[Phase.generate],
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.data_too_large],
-)
-@given(st.lists(anything(), min_size=20, max_size=60))
-def test_random_messages_decode_as_in_the_reference_library(spark: SparkSession, orders: list[dict[str, Any]]) -> None:
-    messages = [order()(**each) for each in orders]
-    found = results(decoded(records(spark, [each.SerializeToString() for each in messages]), PLAIN))
-    for result, message in zip(found, messages, strict=True):
-        assert result.error is None
-        assert same(result.value, message)
-
-
-def test_repeated_fields_of_a_message_are_merged_as_in_the_reference_library(spark: SparkSession) -> None:
-    first = encoded(first={"sku": "a", "amount": 1}, card="x", packed=[1], maybe=1)
-    second = encoded(first={"amount": 2, "price": {"cents": 5}}, cash=7, packed=[2, 3], maybe=2)
-    [found] = results(decoded(records(spark, [first + second]), PLAIN))
-    assert same(found.value, order().FromString(first + second))
-    assert (found.value.card, found.value.cash, found.value.first.sku, found.value.first.amount) == (None, 7, "a", 2)
-
-
-@pytest.mark.quick
-def test_unknown_fields_are_skipped(spark: SparkSession) -> None:
-    fields = (
-        b"\xc0\x3e\x05"
-        + b"\xc1\x3e"
-        + b"\0" * 8
-        + b"\xc2\x3e\x02hi"
-        + b"\xc3\x3e\x08\x01\xc4\x3e"
-        + b"\xc5\x3e\0\0\0\0"
-    )
-    [found] = results(decoded(records(spark, [fields + encoded(f_int32=3)]), PLAIN))
-    assert found.error is None
-    assert found.value.f_int32 == 3
 
 
 BROKEN = {

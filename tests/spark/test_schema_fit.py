@@ -1,12 +1,9 @@
 """Merged schemas give the same columns in Python and in the decoder, and rows are converted to fit a table."""
 
 import json
-import random
 from contextlib import suppress
-from functools import reduce
 from typing import Any
 
-import fastavro
 import pytest
 from pyspark.sql import SparkSession
 
@@ -16,115 +13,7 @@ from lakefeed.records.decode import PlainAvro, decoded
 from lakefeed.records.schema import merge_schemas
 from lakefeed.records.schema.fit import StorableRows, align_columns, columns_of
 from tests.support.avro_pairs import Draw
-from tests.support.records import avro_bytes, records, results
-
-Json = Any
-
-
-def logical(base: str, name: str, **more: Json) -> Json:
-    return {"type": base, "logicalType": name, **more}
-
-
-def fixed(name: str, size: int, **more: Json) -> Json:
-    return {"type": "fixed", "name": name, "size": size, **more}
-
-
-TYPES: list[Json] = [
-    *("null", "boolean", "int", "long", "float", "double", "bytes", "string"),
-    *(logical("int", "date"), logical("int", "time-millis"), logical("long", "time-micros")),
-    *(
-        logical("long", f"{local}timestamp-{unit}")
-        for local in ("", "local-")
-        for unit in ("millis", "micros", "nanos")
-    ),
-    *(logical("bytes", "decimal", precision=9, scale=2), logical("string", "uuid"), logical("string", "unknown")),
-    *(fixed("F1", 16), fixed("F2", 16, logicalType="uuid"), fixed("F3", 12, logicalType="duration")),
-    fixed("F4", 16, logicalType="decimal", precision=30, scale=1),
-    {"type": "enum", "name": "E", "symbols": ["A"]},
-    *(["int", "long"], ["null", "float", "double"], ["null", "int", "string"], ["string", "null"], ["string"]),
-    ["boolean", {"type": "record", "name": "M", "fields": [{"name": "x", "type": "int"}]}, "null"],
-    {"type": "array", "items": ["null", "M"]},
-    {"type": "map", "values": {"type": "array", "items": "E"}},
-    {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]},
-]
-
-
-def test_python_and_the_decoder_give_a_schema_the_same_columns(spark: SparkSession) -> None:
-    """Python computes the columns of a schema without a JVM; they must equal those of the decoder."""
-    fields = [{"name": f"f{number}", "type": each} for number, each in enumerate(TYPES)]
-    schema = json.dumps({"type": "record", "name": "R", "namespace": "io.example", "fields": fields})
-    result: Any = decoded(records(spark, []), PlainAvro(writer_schema=schema)).schema["decoded"].dataType
-    assert columns_of(schema).json() == result["value"].dataType.json()
-
-
-CHAIN: list[Json] = [
-    {
-        "type": "record",
-        "name": "Trip",
-        "namespace": namespace,
-        "fields": [
-            {"name": "id", "type": number},
-            {"name": zone, "type": "string", **aliases},
-            {"name": "at", "type": logical("long", f"timestamp-{unit}")},
-            {"name": "fare", "type": logical("bytes", "decimal", precision=precision, scale=2)},
-            {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": symbols}},
-            {"name": "stops", "type": {"type": "array", "items": {"type": "record", "name": "Stop", "fields": stop}}},
-            *more,
-        ],
-    }
-    for namespace, number, zone, aliases, unit, precision, symbols, stop, more in [
-        ("a", "int", "zone", {}, "micros", 9, ["A"], [{"name": "x", "type": "int"}], []),
-        (
-            *("b", "long", "area", {"aliases": ["zone"]}, "millis", 12, ["A", "B"]),
-            [{"name": "x", "type": ["null", "int"]}, {"name": "y", "type": "int", "default": 7}],
-            [{"name": "note", "type": "string"}],
-        ),
-        (
-            *("a", "long", "place", {"aliases": ["zone", "area"]}, "micros", 9, ["C"]),
-            [{"name": "y", "type": "long", "default": 7}],
-            [],
-        ),
-    ]
-]
-VALUES: list[Json] = [
-    {"id": 1, "zone": "z", "at": 1_000_000, "fare": "1.23", "kind": "A", "stops": [{"x": 1}]},
-    {"id": 2**40, "area": "z", "at": 1_000, "fare": "123456789.12", "kind": "B", "stops": [{"x": None, "y": 2}],
-     "note": "n"},
-    {"id": 3, "place": "z", "at": 1_000_000, "fare": "1.23", "kind": "C", "stops": [{"y": 2**40}]},
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_a_merged_schema_reads_every_version(spark: SparkSession, seed: int) -> None:
-    order = random.Random(seed).sample(CHAIN, len(CHAIN))
-    texts = [json.dumps(each) for each in order]
-    reader = reduce(lambda so_far, each: merge_schemas(so_far, each).schema, texts[1:], texts[0])
-    rows = []
-    for version, value in zip(CHAIN, VALUES, strict=True):
-        written = avro_bytes(_plain(version), {**value, "fare": _unscaled(value["fare"])})
-        spec = PlainAvro(writer_schema=json.dumps(version), reader_schema=reader)
-        (result,) = results(decoded(records(spark, [written]), spec))
-        assert result.error is None
-        rows.append(result.value.asDict(recursive=True))
-    assert [row["place"] for row in rows] == ["z", "z", "z"]
-    assert [row["id"] for row in rows] == [1, 2**40, 3]
-    assert [row["kind"] for row in rows] == ["A", "B", "C"]
-    assert [row["at"].timestamp() for row in rows] == [1, 1, 1]
-    assert [str(row["fare"]) for row in rows] == [value["fare"] for value in VALUES]
-    assert [row["stops"] for row in rows] == [[{"x": 1, "y": 7}], [{"x": None, "y": 2}], [{"x": None, "y": 2**40}]]
-    assert [row["note"] for row in rows] == [None, "n", None]
-
-
-def _plain(schema: Json) -> Json:
-    """Return the schema without logical types, so that fastavro writes plain numbers and bytes."""
-    text = json.dumps(schema)
-    for name in ("timestamp-micros", "timestamp-millis", "decimal"):
-        text = text.replace(f'"logicalType": "{name}"', '"was": 0')
-    return fastavro.parse_schema(json.loads(text))
-
-
-def _unscaled(text: str) -> bytes:
-    return int(text.replace(".", "")).to_bytes(8, "big")
+from tests.support.records import records
 
 
 def test_rows_that_fit_the_table_are_returned_unchanged(spark: SparkSession) -> None:

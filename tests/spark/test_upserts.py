@@ -81,20 +81,6 @@ def test_a_batch_without_changes_is_stored_in_the_ledger(upserts: Upserts) -> No
     refused(lambda: _land(upserts, 5, 6), "topic-0 begins at 5, the table ends at 4")
 
 
-@pytest.mark.parametrize(
-    "settings", [{"partition_by": ["city"], "write": "copy-on-write"}, {"partition_by": ["bucket(4, id)", "city"]}]
-)
-def test_a_row_whose_partition_column_changes_is_in_the_table_once(
-    upserting: SparkSession, settings: dict[str, Any]
-) -> None:
-    upserts = Upserts(upserting, settings)
-    upserts.land(0, 2, [(1, "a", "x", 0, 0), (2, "a", "y", 0, 1)])
-    upserts.land(2, 4, [(1, "b", "x2", 0, 2), (2, None, None, 0, 3)])
-    assert upserts.rows() == [(1, "b", "x2", 2)]
-    upserts.land(4, 5, [(1, "a", "x3", 0, 4)])
-    assert upserts.rows() == [(1, "a", "x3", 4)]
-
-
 def test_an_older_change_that_arrives_late_does_not_undo_a_marked_delete(upserting: SparkSession) -> None:
     upserts = Upserts(upserting, {"on_delete": "mark"})
     upserts.land(10, 14, [(1, "a", "x", 0, 10), (1, None, None, 0, 12), (2, None, None, 0, 13)])
