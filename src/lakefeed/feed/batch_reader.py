@@ -1,14 +1,14 @@
 """Reads a batch's rows and counts the outcomes of its records; ``Feed.batch_writer`` chooses one of three readers.
 
 ``BatchReader`` builds the rows from the records of Spark's source, with a separate counter for every attempt. Records
-pass from the source to the decoder and to the counter as Spark rows. ``DirectReader`` does not use Spark's frame of the
-batch: lakefeed's source ``io.lakefeed.kafka.DecodedRecords`` reads the batch's offset ranges, and decodes and counts
-the records in one step. Rows, verdicts and counts of both readers are the same.
+pass from the source to the decoder and to the counter as Spark rows. ``DirectReader`` ignores the DataFrame that Spark
+passes for the batch: lakefeed's source ``io.lakefeed.kafka.DecodedRecords`` reads the batch's offset ranges, and
+decodes and counts the records in one step. Rows, verdicts and counts of both readers are the same.
 
-``QueryReader`` gets rows: a query with state builds them itself, and its batches are closed windows or changed groups.
-So the query's plan contains the counter, which is reset for every batch. The schema is fixed while the query runs: a
-new schema ends the query before anything is written (``PlannedRestart``). A source without offsets runs like a query
-with state, because only the checkpoint has its position.
+``QueryReader`` gets rows instead of records: a query with state builds them itself, from closed windows or changed
+groups. So the counter is part of the query's plan, and is reset for every batch. The schema is fixed while the query
+runs: a new schema ends the query before anything is written (``PlannedRestart``). A source without offsets runs like a
+query with state, because only the checkpoint has the position in the source.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ TOKENS = "spark.kafka.clusters"
 
 
 class PlannedRestart(SchemaChanged):
-    """Makes the query restart, for example for a new schema or new leaders; nothing of the batch is written."""
+    """Makes the query restart, for example for a new schema or new leaders; no row of the batch is written."""
 
 
 @dataclass
 class BatchReader:
-    """Builds a batch's rows from its records, for a query without state; every attempt to write builds new rows.
+    """Builds a batch's rows from its records, for a query without state; builds them again for every attempt to write.
 
     Attributes:
         most_records: the maximum number of records of a batch; smaller batches are read and written in fewer tasks.
@@ -64,17 +64,17 @@ class BatchReader:
     _: KW_ONLY
     most_records: int | None = None
     is_part_of_query = False
-    """Whether the streaming query's plan contains the counter of outcomes; if so, a new schema needs a new query."""
+    """Whether the counter of outcomes is part of the streaming query's plan; if so, a new schema needs a new query."""
 
     def begin(self, records: DataFrame) -> None:
-        """Prepare for batches of the source's ``records``."""
+        """Prepare to read batches of the stream ``records``."""
 
     def bound_batches(self, most: int) -> None:
         """Set the maximum number of records of later batches."""
         self.most_records = most
 
     def query_frame(self, records: DataFrame) -> DataFrame:
-        """Return the frame whose batches the streaming query passes to the writer."""
+        """Return the streaming DataFrame whose batches the query passes to the writer."""
         return records
 
     def is_committed(self, batch: DataFrame, commit: Commit) -> bool:
@@ -89,7 +89,7 @@ class BatchReader:
             yield counted
 
     def template(self, batch: DataFrame) -> DataFrame:
-        """Return records from which the rows' columns can be derived."""
+        """Return a DataFrame of records, from whose columns those of the rows can be derived."""
         return batch
 
     def end_batch(self) -> None:
@@ -100,12 +100,12 @@ class BatchReader:
         raise PlannedRestart("partitions have new leaders; resumes with new consumers")
 
     def close(self) -> None:
-        """Release the resources of a stopped query or run; ``BatchReader`` holds none between two attempts."""
+        """Release the resources of a stopped query or run; ``BatchReader`` has none to release."""
 
 
 @dataclass
 class DirectReader(BatchReader):
-    """Reads a batch's offset ranges by lakefeed's own source, which decodes and counts the records at once."""
+    """Reads a batch's offset ranges with lakefeed's own source, which also decodes and counts the records."""
 
     _: KW_ONLY
     source: KafkaSource
@@ -135,8 +135,8 @@ class DirectReader(BatchReader):
 
     @contextmanager
     def attempt(self, batch: DataFrame, commit: SnapshotProperties) -> Iterator[tuple[DataFrame, BatchOutcomes]]:
-        # The frame of a backfill or replay has only some records of the ranges, and ``DecodedRecords`` would read all.
-        # Nor does ``DecodedRecords`` know isolated records, or columns whose type in the table allows fewer values.
+        # A backfill or replay writes only some records of its ranges, but ``DecodedRecords`` reads all of them. It also
+        # does not support isolated records, and columns whose type in the table allows fewer values than in the rows.
         if not isinstance(commit, Commit) or self.rows.isolated or self.rows.takes:
             with super().attempt(batch, commit) as counted:
                 yield counted
@@ -153,20 +153,20 @@ class DirectReader(BatchReader):
         return self.rows.from_decoded(reader.load())
 
     def discard_fetched(self) -> None:
-        """Use new consumers on all executors for the next batch, because old consumers hold old leaders' records."""
+        """Use new consumers on all executors for the next batch: the old ones have fetched records from old leaders."""
         self.close()
         self._run, self._kept = uuid.uuid4().hex, None
 
     def close(self) -> None:
-        """Close this JVM's consumers of the run, and discard the records that they have fetched."""
-        with suppress(Exception):  # The JVM may have ended, and its consumers with it.
+        """Close the run's consumers in this JVM, and discard the records that they have fetched."""
+        with suppress(Exception):  # If the JVM has ended, its consumers are closed.
             java(self.spark).kafka.DecodedRecords.endRun(self._run)
 
     def _reader(self, spark: SparkSession) -> DataFrameReader:
-        """Return a reader with all options except a batch's own; reuse the reader while its options stay the same."""
+        """Return a reader with the options that all batches share; reuse it while these options stay the same."""
         schema, policy = self.rows.schema, self.rows.policy
         session: Any = spark
-        # Compare Java's session, because its Python wrapper is a new object in every batch.
+        # Compare the Java objects of the sessions: the Python wrapper is a new object in every batch.
         key = session._jsparkSession, schema.spec, dict(schema.refused_ids)
         if self._kept is not None and self._kept[0] == key:
             return self._kept[1]
@@ -227,7 +227,7 @@ class QueryReader(BatchReader):
         return self.rows.accepted_rows(records, self._outcomes.__enter__())
 
     def is_committed(self, batch: DataFrame, commit: Commit) -> bool:
-        """Return whether the sink has the batch; if so, only compute its rows, so that the query's state advances."""
+        """Return whether the sink has the batch. If so, compute its rows without writing: its state must advance."""
         is_logged = self._logged is not None and commit.batch_id <= self._logged
         if not (is_logged or self.sink.has(commit)):
             return False
@@ -236,20 +236,20 @@ class QueryReader(BatchReader):
 
     @contextmanager
     def attempt(self, batch: DataFrame, commit: SnapshotProperties) -> Iterator[tuple[DataFrame, BatchOutcomes]]:
-        """Yield the batch, which already consists of rows, and the query's counter."""
-        # Do not reset the counter for a second attempt: Spark reuses the first attempt's shuffles and counts no record
+        """Yield the batch, which already has rows instead of records, and the query's counter."""
+        # Do not reset the counter for a second attempt: Spark reuses the first attempt's shuffles, and does not count
         # again.
-        assert self._outcomes is not None  # query_frame() has created the counter of this batch's query.
+        assert self._outcomes is not None  # query_frame() has created this query's counter.
         yield batch, self._outcomes
 
     def template(self, batch: DataFrame) -> DataFrame:
-        """Return the source's records, because the batch itself consists of rows."""
-        assert self._records is not None  # begin() comes before the first batch.
+        """Return the source's records, because the batch itself has rows instead of records."""
+        assert self._records is not None  # begin() is called before the first batch.
         return self._records
 
     def end_batch(self) -> None:
         if self._outcomes is not None:
-            # The start of the next batch is too late: if the plan sorts, Spark reads the records before it calls the
+            # Reset now, not when the next batch begins: if the plan sorts, Spark reads records before it calls the
             # writer.
             self._outcomes.next()
 
@@ -260,7 +260,7 @@ class QueryReader(BatchReader):
 
 
 def change_rule(deletes: DeleteRule) -> dict[str, Any]:
-    """Return the rule for ``ChangeRule.java``."""
+    """Return the rule that ``ChangeRule.java`` applies to changes; None without upserts."""
     return {
         "column": DELETED,
         "tombstones": deletes.tombstones,
@@ -276,7 +276,7 @@ def uses_tokens(spark: SparkSession) -> bool:
 
 
 def share_out(spans: Sequence[OffsetRange], tasks: int) -> list[list[OffsetRange]]:
-    """Distribute ranges to tasks evenly by records: the largest range first, to the task with the fewest records."""
+    """Distribute ranges so that tasks have about as many records: the largest range first, to the emptiest task."""
     shares: list[list[OffsetRange]] = [[] for _ in range(max(1, tasks))]
     fewest = [(0, task) for task in range(len(shares))]
     for span in sorted(spans, key=lambda span: (-span.records, span.key, span.start)):

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 Reread = Callable[[Sequence[OffsetRange]], "DataFrame"]
 Sample = Callable[[Sequence[OffsetRange]], "InferredSchema"]
 MOST_REASONS = 5
-"""The maximum number of reasons of dead letters that a message names."""
+"""The most reasons of dead letters that a message names."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class BatchResult:
 
     Attributes:
         rows: the number of rows that the sink has written; for merges, inserted, changed and deleted rows.
-        replayed: whether the sink already had the batch, from before a restart.
+        replayed: whether the sink already had the batch, which was committed before a restart.
         counts: the outcomes of the batch's records; zero for a replayed batch.
         reasons: the reasons of the batch's dead letters, with numbers and samples.
         schema_id: the id of the newest writers' schema that the rows cover; None for formats without ids.
@@ -77,7 +77,7 @@ class BatchResult:
 
 @dataclass(frozen=True)
 class Committed:
-    """The sink has the rows. Read ``outcomes`` before the query's next batch resets the counts."""
+    """The outcome of an attempt after which the sink has the rows. The query's next batch resets ``outcomes``."""
 
     rows: int | None
     """The number of rows that the sink has written; None if the sink's log already had the batch."""
@@ -86,13 +86,13 @@ class Committed:
 
 @dataclass(frozen=True)
 class Isolated:
-    """The records whose rows cannot be computed or written, with reasons: the next attempt makes them dead letters."""
+    """The outcome of an attempt that failed at single records: the next attempt makes these records dead letters."""
 
     failing: Mapping[OffsetRange, str]
 
 
 class SpentBudget:
-    """An error budget, and the counts of the batches in its window, which covers the last ``seconds``."""
+    """An error budget, and the counts of the batches in the budget's window of ``seconds``."""
 
     def __init__(self, budget: ErrorBudget | None) -> None:
         self._budget = budget
@@ -101,7 +101,7 @@ class SpentBudget:
         self._spent: deque[tuple[float, Counts]] = deque()
 
     def limit(self, outcomes: BatchOutcomes) -> None:
-        """Limit the dead letters of a batch to the rest of the budget."""
+        """Make ``outcomes`` refuse a commit with more dead letters than the rest of the budget."""
         if self._budget is None:
             return
         outcomes.bound(max_rows=self._budget.max_rows, max_share=self._budget.max_share)
@@ -126,8 +126,8 @@ class BatchWriter:
         publisher: publishes the table's branch; None if the rows do not land in a branch.
         reread: reads offset ranges again, to find the record that makes a batch fail; None if the source cannot read a
             range twice.
-        sample: guesses a schema from records at the beginning of offset ranges; None if the columns are declared.
-        fence: the fence that ``begin`` has taken; only the writer that ``begin`` returns has it.
+        sample: guesses a schema from the first records of offset ranges; None if the columns are declared.
+        fence: the fence that ``begin`` has taken, in the writer that ``begin`` returns; None in other writers.
     """
 
     spark: SparkSession
@@ -148,16 +148,16 @@ class BatchWriter:
     def of_rows(
         cls, spark: SparkSession, rows: RowBuilder, sink: RowSink, *, feed: str, stateful: bool = False
     ) -> BatchWriter:
-        """Return a writer for a DataFrame, without dead letters; a ``stateful`` query builds the rows itself."""
+        """Return a writer of a DataFrame's rows, without dead letters. With ``stateful``, the query keeps state."""
         reader = QueryReader(spark, rows, sink) if stateful else BatchReader(spark, rows, sink)
         return cls(spark, feed=feed, sink=sink, rows=rows, reader=reader)
 
     def begin(self, records: DataFrame, *, fenced: bool = True, lost: Collection[Partition] = ()) -> BatchWriter:
         """Prepare the sink, write dead letters that the last run did not write, and return the writer of this run.
 
-        Only the columns of ``records`` are used. Work beside a running driver is not ``fenced``, because the running
-        driver would lose its fence. The dead letters of ``lost`` partitions are left out, because their records cannot
-        be read again.
+        Of ``records``, only the columns are used. ``fenced`` is False for work beside a running driver, which would
+        otherwise lose its fence. Dead letters of ``lost`` partitions are not written, because their records cannot be
+        read again.
         """
         self.rows.schema.begin(lambda: self.rows.rows(records))
         if self.rows.is_plain:
@@ -177,16 +177,16 @@ class BatchWriter:
         return replace(self, spent=SpentBudget(ErrorBudget(max_rows=0)), reread=reread)
 
     def follow(self) -> None:
-        """Remove dead letters past the feed's position if the feed was moved; without a move, raise an error."""
+        """Remove dead letters after the feed's position if the feed was moved; otherwise raise an error."""
         if self.dead_letters is not None and self.sink.keeps_ledger:
             position = self.sink.position()
             ranges = position.ranges if position is not None else None
             self.dead_letters.follow(ranges, moved=position is not None and position.is_move)
 
     def cause_of(self, error: LakefeedError) -> LakefeedError:
-        """Return the error of a lost fence if another driver has taken over; otherwise return the error unchanged.
+        """Return a lost fence's error if another driver has taken over; otherwise return the error unchanged.
 
-        Such a driver writes to the same checkpoint and removes files there, which may have caused the error.
+        The other driver writes and removes files in the same checkpoint, which may have caused the error.
         """
         if self.fence is None or not isinstance(error, CheckpointMismatch | JobFailed):
             return error
@@ -198,14 +198,14 @@ class BatchWriter:
         return error if taken in (None, self.fence) else fence_lost(taken, self.fence, where=error.where or self.feed)
 
     def _require_fence(self) -> None:
-        """Raise an error if another driver has taken over: otherwise Spark would log this driver's batch in the other
+        """Raise an error if another driver has taken over; otherwise Spark would log this driver's batch in the other
         driver's checkpoint.
         """
         if self.fence is not None and (taken := self.sink.fence_taken()) != self.fence:
             raise fence_lost(taken, self.fence, where=self.feed)
 
     def _read_spent_budget(self) -> Commit | None:
-        """Add the ledger's commits of the window to the spent budget, and return the newest commit."""
+        """Add the counts of the window's commits in the ledger to the spent budget, and return the newest commit."""
         newest = None
         for commit in self.sink.commits():
             newest = newest or commit
@@ -215,7 +215,7 @@ class BatchWriter:
         return newest
 
     def _settle(self, newest: Commit, lost: Collection[Partition]) -> None:
-        """Write the dead letters of the sink's newest commit, if a crash after the commit prevented that."""
+        """Write the newest commit's dead letters, if a crash after the commit has prevented that."""
         expected = total(newest.counts).dead_letters
         if self.dead_letters is None or not expected:
             return
@@ -241,7 +241,7 @@ class BatchWriter:
         return result if note is None else replace(result, notes=(*result.notes, note))
 
     def end(self) -> str | None:
-        """Publish the rows of the last batches at the end of a run; return a message, or raise AuditFailed."""
+        """Publish the last batches' rows at a run's end; return a message for the user, or raise AuditFailed."""
         return None if self.publisher is None else self.publisher.after_batch(at_end=True)
 
     def _write(self, batch: DataFrame, ranges: OffsetRanges, batch_id: int) -> BatchResult:
@@ -278,7 +278,7 @@ class BatchWriter:
             self.reader.end_batch()
 
     def _complete(self, batch: DataFrame, commit: Commit) -> None:
-        """Write the dead letters that a crash after the commit prevented, for a sink without a ledger."""
+        """For a sink without a ledger, write the dead letters that a crash after the commit has prevented."""
         if self.dead_letters is None:
             return
         self.rows.isolated = self._isolate(commit, commit.ranges.ranges)
@@ -305,7 +305,7 @@ class BatchWriter:
         records: DataFrame,
     ) -> None:
         """Prepare the next attempt to commit; raise an error if the last attempt's outcome stops the feed."""
-        match outcome:  # ``commit_rows`` handles FieldsMissing, and a changed rule needs no preparation.
+        match outcome:  # ``commit_rows`` handles FieldsMissing itself, and RuleChanged needs no preparation.
             case SchemasMissing(schema_ids):
                 self._cover(schema_ids, records)
             case Isolated(failing):
@@ -318,7 +318,7 @@ class BatchWriter:
     def attempt(
         self, batch: DataFrame, commit: SnapshotProperties, *, grows: bool = False
     ) -> Committed | SchemasMissing | FieldsMissing | Isolated | RuleChanged | Stopped | OverBudget:
-        """Try to write the rows of a batch in one commit, and return the outcome; with ``grows``, require all fields.
+        """Try to write a batch's rows in one commit, and return the outcome. ``grows`` refuses fields without a column.
 
         Raises:
             LakefeedError: the transform or the sink fails at a record; the error names the record.
@@ -332,13 +332,13 @@ class BatchWriter:
                 outcomes.require_fields()
             self.rows.note_columns(rows)
             try:
-                # Spark's own log of an error would have values of the record.
+                # Silence Spark's own log of an error, which would have values of the record.
                 with quietly(), timing_commit("commit", outcomes.seconds_since_allowed):
                     return Committed(self.sink.land(rows, commit, commit_id=outcomes.commit_id), outcomes)
             except RuleChanged as changed:
                 return changed
             except Exception as error:
-                # Spark hides the counter's refusal of a commit in another error, so ask the counter.
+                # If the counter has refused the commit, Spark raises another error, so ask the counter.
                 if (refusal := outcomes.refusal) is not None:
                     return refusal
                 if isinstance(commit, Commit | Backfill | Replay):
@@ -355,8 +355,8 @@ class BatchWriter:
     def judge_again(self, commit: Commit | Backfill, spans: Sequence[OffsetRange], expected: int) -> Judge:
         """Return a function that classifies the records of an earlier run's commit as that run did.
 
-        If the function finds fewer dead letters than ``expected``, that run had isolated records, so the function
-        isolates records, too.
+        If the function finds fewer dead letters than ``expected``, the earlier run had isolated some records; the
+        function then isolates them again.
         """
 
         def judge(records: DataFrame) -> DataFrame:
@@ -369,7 +369,7 @@ class BatchWriter:
         return judge
 
     def _isolate(self, commit: Commit | Backfill | Replay, spans: Sequence[OffsetRange]) -> Mapping[OffsetRange, str]:
-        """Return the records that fail alone; none without dead letters, or if records cannot be read again."""
+        """Return the records that fail on their own; empty if they cannot become dead letters or be read again."""
         if self.reread is None or self.rows.policy.on_error != "dead_letter":
             return {}
         reread = self.reread
@@ -380,9 +380,9 @@ class BatchWriter:
     def _why(
         self, reread: Reread, commit: Commit | Backfill | Replay, ranges: Sequence[OffsetRange], *, null: bool = False
     ) -> str | None:
-        """Return why Spark cannot compute these records' rows, or why the sink refuses them; None if they succeed.
+        """Return why Spark cannot compute these records' rows, or why the sink refuses them; None without a failure.
 
-        With ``null``, try a row of nulls instead: every table accepts it if its store and catalog work.
+        With ``null``, try a row of nulls instead, which a table accepts if its store and catalog work.
         """
         tried = Commit(self.feed, commit.batch_id or 0, commit.ranges)
         try:
@@ -399,7 +399,7 @@ class BatchWriter:
         return None
 
     def _cover(self, schema_ids: Collection[int], batch: DataFrame) -> None:
-        """Merge the missing writers' schemas for the next attempt; raise PlannedRestart if this needs a new query."""
+        """Merge the missing writers' schemas into the reader's; raise PlannedRestart if this requires a new query."""
         schema = self.rows.schema
         before = schema.spec, schema.refused_ids
         schema.merge_writer_schemas(schema_ids, rows_of=partial(self._rows_of, batch))
@@ -419,14 +419,14 @@ class BatchWriter:
         rows_of = partial(self._rows_of, batch)
         if self.rows.schema.add_fields(missing.field, sample, rows_of=rows_of):
             self._require_same_query("JSON records have new fields: the query restarts to read them")
-        # The plan of a query with state cannot learn which fields were refused, so it would find them again.
+        # A query with state cannot change its plan to ignore refused fields, so an attempt would find them again.
         return not self.reader.is_part_of_query
 
     def _rows_of(self, batch: DataFrame) -> DataFrame:
         return self.rows.rows(self.reader.template(batch))
 
     def _require_same_query(self, why: str) -> None:
-        """Raise PlannedRestart if the streaming query's plan contains the schema, which has changed."""
+        """Raise PlannedRestart, with the reason ``why``, if the query's plan contains the schema that has changed."""
         if self.reader.is_part_of_query:
             hint = "if the feed has stopped, start it again: it resumes with this batch"
             raise PlannedRestart(why, where=f"feed {self.feed}", hint=hint)
@@ -439,6 +439,5 @@ class BatchWriter:
             f"{counts.dead_letters:,} of {counts.records:,} records of the batch would be dead letters, more than the "
             f"error budget allows; nothing of the batch is written: {named}",
             where=f"feed {self.feed}",
-            hint="remove the cause, or allow more in dead_letters.budget; then start the feed again: it resumes with "
-            "this batch",
+            hint="remove the cause, or raise dead_letters.budget, and start the feed again: it resumes with this batch",
         )

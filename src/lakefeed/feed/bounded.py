@@ -21,7 +21,7 @@ from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition, with_b
 from lakefeed.records.sources import SourceTopics
 
 AS_BATCH = "a batch"
-"""The ledger's query id for a batch of ``run_bounded``: no query has this id, so none resumes from the batch."""
+"""The query id of a batch of ``run_bounded`` in the ledger. No query has it, so no query resumes from the batch."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,7 +53,7 @@ def run_bounded(feed: Feed, spark: SparkSession, selection: Selection) -> BatchS
     Raises:
         ConfigError: the sink's log numbers the batches of a stream.
         CheckpointMismatch: the records do not begin at the feed's position; or the transform keeps state, and the table
-            already has batches.
+            has a batch.
     """
     began = time.monotonic()
     config = feed.config
@@ -103,13 +103,13 @@ def run_bounded(feed: Feed, spark: SparkSession, selection: Selection) -> BatchS
 
 
 def _ranges(source: KafkaSource, selection: Selection, begin: Mapping[Partition, int]) -> OffsetRanges:
-    """Return the chosen ranges, and empty ranges for other partitions, because a commit lists all partitions."""
+    """Return the chosen ranges, and an empty range for every other partition, because a commit lists all partitions."""
     chosen = {span.key: span for span in offset_ranges(source, selection)}
     starts, end_offsets = {}, {}
     for key, partition in partitions_of(topics_of(source)).items():
         at = begin.get(key, partition.start_offset)
         span = chosen.get(key, OffsetRange(*key, at, at))
-        # If the selection has no time, the range begins at the feed's position or later.
+        # Without a start time, the range begins at the feed's position, or later if records were removed.
         starts[key] = span.start if selection.since is not None else max(span.start, at)
         end_offsets[key] = max(starts[key], span.end)
     return OffsetRanges.between(starts, end_offsets)

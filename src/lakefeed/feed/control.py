@@ -1,8 +1,7 @@
 """Accepts requests to a running feed from other threads; the driver carries them out between two batches.
 
-A request is immediately checked, queued, and logged with its author. When the driver carries the request out, the
-driver logs another event. This module does not touch the query: ``lakefeed.feed.steering`` takes the requests from the
-queue.
+``FeedControl`` checks, queues and logs a request immediately, and logs another event when the driver has carried it
+out. This module does not touch the query: ``lakefeed.feed.steering`` takes the requests from the queue.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Action = Literal["pause", "resume", "stop", "upkeep", "replay", "change"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
 Beside = Literal["upkeep", "replay"]
 BESIDE: tuple[Beside, ...] = get_args(Beside)
-"""The actions that run in a separate thread, beside the batches."""
+"""The actions that run beside the batches, in a thread of their own."""
 LONGEST_REASON = 500
 LONGEST_NAME = 100
 MOST_RECORDS = 2**63 - 1
@@ -98,7 +97,7 @@ class FeedControl:
         trigger: str | None = None,
         max_records_per_batch: int | None = None,
     ) -> Event:
-        """Request an action, and return the event in the log; ``by`` is the author of the request for the log.
+        """Add a request, and return its event in the log; ``by`` names the person or program that requests it.
 
         Raises:
             ConfigError: the action does not fit the feed or its state, or a value is wrong.
@@ -128,7 +127,7 @@ class FeedControl:
         with self._changed:
             return self._refusal(action)
 
-    # The methods below are for the driver.
+    # The driver calls the methods below.
 
     def open(
         self,
@@ -140,7 +139,7 @@ class FeedControl:
         """Start to accept requests.
 
         Args:
-            stop: the event that ends the run.
+            stop: set by a request to stop; ends the run.
             refusals: the actions that this feed refuses, with the reasons.
             check: raises a ConfigError for a change that does not fit the feed.
         """
@@ -150,7 +149,7 @@ class FeedControl:
                 stop.set()
 
     def offer(self, action: Beside, perform: Callable[[ActionRequest], str]) -> None:
-        """Set the function that performs this action in a separate thread; the function returns its result as text."""
+        """Set the function that performs this action in its own thread and returns the result as text."""
         with self._changed:
             self._beside[action] = perform
 
@@ -161,12 +160,12 @@ class FeedControl:
 
     @property
     def is_pending(self) -> bool:
-        """Return whether a request waits for the end of the query's current batch."""
+        """Return whether the queue has a request, which waits for the end of the current batch."""
         return bool(self._queue)
 
     @property
     def next_pause(self) -> ActionRequest | None:
-        """The newest request to pause or resume that waits for the end of the batch; None if none waits."""
+        """The newest request to pause or resume that is still in the queue; None if there is none."""
         with self._changed:
             return next((each for each in reversed(self._queue) if each.action in ("pause", "resume")), None)
 
@@ -176,7 +175,7 @@ class FeedControl:
             return self._queue.popleft() if self._queue else None
 
     def is_at_work(self, action: Beside) -> bool:
-        """Return whether the action currently runs."""
+        """Return whether an action of ``BESIDE`` currently runs."""
         with self._changed:
             return action in self._at_work
 
@@ -279,7 +278,7 @@ def _text(value: str, name: str, *, most: int) -> str:
 
 
 def _require_values(request: ActionRequest) -> None:
-    """Raise an error for a setting that the action does not have, or that is not valid."""
+    """Raise an error for a setting that the action does not have, or for an invalid value."""
     if request.action != "change":
         if request.changes:
             what = f"{request.action} has no {', '.join(request.changes)}"
@@ -299,7 +298,7 @@ def _require_values(request: ActionRequest) -> None:
             raise ConfigError(
                 f"a running query cannot change to '{trigger}', which is another kind of run",
                 where="trigger",
-                hint="give a time such as '10 seconds'; or stop the feed and start it with this trigger",
+                hint="give a time such as '10 seconds'; or stop the feed, and start it with this trigger",
             )
     if most is not None and (isinstance(most, bool) or not isinstance(most, int) or not 0 < most <= MOST_RECORDS):
         where = "max_records_per_batch"

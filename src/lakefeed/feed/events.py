@@ -1,7 +1,7 @@
 """The events of a run besides its batches, for the feed's log and for notifications.
 
-A reader asks for the events after a number, or waits for new events. There are no callbacks, so a slow reader delays no
-batch.
+A reader of the log asks for the events after an event's number, or waits for new events. There are no callbacks, so a
+slow reader delays no batch.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class EventLog:
         return event
 
     def add_batch(self, batch: FinishedBatch, before: FinishedBatch | None) -> None:
-        """Add the events of a finished batch; ``before`` is the previous batch."""
+        """Add the events that follow from a finished batch and its difference from the batch ``before``."""
         of_batch = f"batch {batch.batch_id}"
         for message in batch.notes:
             self.add("note", message, batch=batch.batch_id)
@@ -91,12 +91,12 @@ class EventLog:
             self.add("over_budget", message, batch=batch.batch_id, requests=requests.total, budget=requests.budget)
 
     def after(self, number: int = 0) -> tuple[Event, ...]:
-        """Return the events after this number that the log still has, the oldest first."""
+        """Return the events that the log still has after this event number, the oldest first."""
         with self._added:
             return tuple(event for event in self._events if event.number > number)
 
     def wait(self, number: int, *, seconds: float) -> tuple[Event, ...]:
-        """Return the events after this number; wait at most ``seconds`` for the first one."""
+        """Return the events after this event number; if there is none yet, wait for one, at most ``seconds``."""
         with self._added:
             self._added.wait_for(lambda: self._number > number, timeout=seconds)
         return self.after(number)

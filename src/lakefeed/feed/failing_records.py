@@ -1,8 +1,8 @@
 """Finds the record that makes a batch fail, because Spark only reports that a task has failed.
 
-The search halves the batch's offset ranges again and again: it computes the rows of a half, and tries them in the sink
-without a commit. The search computes about as many rows as two batches have. If the batch failed for another reason,
-such as an unavailable server, an attempt may succeed: then no record is to blame.
+The search halves the batch's offset ranges again and again: it computes the rows of one half, and tries to write them
+without a commit. In total it computes about as many rows as two batches have. If the whole batch succeeds when it is
+tried again, the cause was another, such as an unavailable server, and no record is to blame.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from lakefeed.messages.printable import without_values
 from lakefeed.offsets.ranges import OffsetRange
 
 Fails = Callable[[Sequence[OffsetRange]], object]
-"""Returns a true value if Spark cannot compute the rows of these records, or the sink refuses the rows."""
+"""A function that returns a true value if Spark cannot compute these records' rows, or if the sink refuses the rows."""
 
 LONGEST_SECONDS = 300.0
 MOST_NAMED = 5
 MOST_ISOLATED = 200
-"""After this number of isolated records, the search stops halving: it isolates whole ranges."""
+"""After this number of isolated records, the search no longer halves ranges: it isolates whole ranges."""
 
 
 def explain_failure(
     error: Exception, feed: str, ranges: Sequence[OffsetRange], fails: Fails | None
 ) -> LakefeedError | None:
-    """Return an error that names the failing record; None if no record is to blame, or the error already names it.
+    """Return an error that names the failing record; None if no record is to blame, or the error names it already.
 
-    ``fails`` is None if the source cannot read records again; then there is no search for the record.
+    ``fails`` is None if the source cannot read records again; then no record is searched.
     """
     known = translate(error)
     if not isinstance(known, JobFailed | RowsRefused):
@@ -63,7 +63,7 @@ def why_of(error: Exception) -> str | None:
 def find_failing(
     fails: Fails, ranges: Sequence[OffsetRange], *, clock: Callable[[], float] = time.monotonic
 ) -> tuple[OffsetRange, ...]:
-    """Return the smallest failing ranges: one offset, or more if the time is over or records fail only together."""
+    """Return the smallest ranges that fail: one offset, or more if time is short or records fail only together."""
     until = clock() + LONGEST_SECONDS
     failing = tuple(span for span in ranges if span.records)
     if not failing or not fails(failing):
@@ -84,9 +84,9 @@ def isolate(
     works: Callable[[], bool],
     clock: Callable[[], float] = time.monotonic,
 ) -> dict[OffsetRange, str]:
-    """Return the records that fail on their own, with reasons; whole ranges if time is over or too many records fail.
+    """Return the records that fail on their own, with reasons; whole ranges if time is short or many records fail.
 
-    If no record succeeds, ``works`` tries a row of nulls: if the sink refuses this row too, no record is to blame.
+    If no record succeeds, ``works`` tries a row of nulls. If the sink refuses even this row, no record is to blame.
     """
     until = clock() + LONGEST_SECONDS
     isolated: dict[OffsetRange, str] = {}
@@ -134,7 +134,7 @@ def listed(ranges: Sequence[OffsetRange]) -> str:
 
 
 def kind_of_failure(text: str) -> str:
-    """Return an error's text without values of records: its class, unless ``without_values`` has cleaned the text."""
+    """Return an error's text without values of records: the text as ``without_values`` cleans it, or else its class."""
     if re.fullmatch(r"\[[A-Z][A-Z0-9_.]+\].* SQLSTATE \w{5}", text):
         return text
     if own := re.fullmatch(r"[\w.]+: lakefeed: ([^\n]*)", text):

@@ -46,7 +46,7 @@ FAST_PATH = "spark.lakefeed.fastPath"
 """The Spark setting that makes ``ColumnarModel.java`` write the Parquet files of Iceberg tables."""
 
 QueryCheck = Callable[["DataFrame"], None]
-"""Raises an error if the frame of a query with state must not run; called before the feed changes anything."""
+"""Raises an error if a query with state must not run on this DataFrame; called before the feed changes anything."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ class FeedPath:
 
 @dataclass(frozen=True)
 class FeedSource:
-    """The source of one feed: reads a stream, or the records of offset ranges."""
+    """The source of one feed: returns a stream, or the records of offset ranges."""
 
     config: PipelineConfig
     connections: Connections
@@ -75,7 +75,7 @@ class FeedSource:
 
     @property
     def reads_headers(self) -> bool:
-        """Return whether a stream reads the records' headers: to decode or store them, or to find duplicates."""
+        """Return whether a stream reads records' headers, in order to decode or store them or to find duplicates."""
         kafka = self.config.source.kafka
         return self.keeps_headers or (kafka is not None and kafka.deduplicate)
 
@@ -90,8 +90,8 @@ class FeedSource:
     ) -> DataFrame:
         """Return a stream of undecoded records, or of the rows of a source without records.
 
-        The arguments are those of ``lakefeed.records.sources.read_stream``; ``marks`` are the source's own names
-        for the positions in ``starting``.
+        The arguments are those of ``lakefeed.records.sources.read_stream``; ``marks`` are the source's own names for
+        the offsets in ``starting``.
         """
         source = self.config.source
         if source.installed is not None:
@@ -111,7 +111,7 @@ class FeedSource:
         )
 
     def read_batch(self, spark: SparkSession, ranges: Sequence[OffsetRange]) -> DataFrame:
-        """Return the records of these Kafka offsets, as in a stream; duplicates among them are marked."""
+        """Return the records of these Kafka offsets as a stream would, with duplicates marked."""
         return self._mark_duplicates(
             read_batch(
                 spark,
@@ -123,11 +123,11 @@ class FeedSource:
         )
 
     def reread(self, spark: SparkSession, ranges: Sequence[OffsetRange]) -> DataFrame:
-        """Return the records of these Kafka offsets once more; duplicates are not marked."""
+        """Return the records of these Kafka offsets once more, without marks for duplicates."""
         return read_batch(spark, self.config.kafka, ranges=ranges, headers=self.keeps_headers)
 
     def sample(self, ranges: Sequence[OffsetRange]) -> InferredSchema:
-        """Guess a schema from the first records of Kafka offsets, at most ``sample_records`` of each partition."""
+        """Guess a schema from the first records of these offset ranges, at most ``sample_records`` per partition."""
         from lakefeed.clients.kafka.records import read_ranges
         from lakefeed.records.schema.inference import infer_schema
 
@@ -139,13 +139,13 @@ class FeedSource:
         return infer_schema((record.value for record in records if record.value is not None), careful=True)
 
     def reread_with_headers(self, spark: SparkSession, spans: Sequence[OffsetRange], of: OffsetRanges) -> DataFrame:
-        """Return some records of a commit once more, for its dead letters; ``of`` has the ranges of the commit."""
+        """Return records of a commit once more, with headers, for its dead letters; ``of`` has the commit's ranges."""
         if (installed := self.config.source.installed) is not None:
             return self._installed(spark, installed).read_batch(spans, of=of)
         return read_batch(spark, self.config.kafka, ranges=spans, headers=True)
 
     def topics(self, spark: SparkSession) -> SourceTopics | SourceReader | None:
-        """Return an object that describes the current topics or stream; None for a source without offsets."""
+        """Return an object that describes the topics or streams as they are now; None for a source without offsets."""
         kafka, installed = self.config.source.kafka, self.config.source.installed
         if installed is not None:
             return self._installed(spark, installed)
@@ -156,7 +156,7 @@ class FeedSource:
         return open_reader(spark, completed if isinstance(completed, InstalledSource) else source)
 
     def _mark_duplicates(self, records: DataFrame) -> DataFrame:
-        """Mark duplicates, so that the decoder skips and counts them, if the pipeline file says so."""
+        """If the pipeline file has ``deduplicate``, mark duplicates, so that the decoder skips and counts them."""
         if not self.config.kafka.deduplicate:
             return records
         marked = mark_copies(records)
@@ -179,7 +179,7 @@ class Feed:
         config: the pipeline; if every topic has its own table, the pipeline for one topic.
         view: the name of the decoded rows in the transform's SQL.
         folder: the folder of the pipeline file; it may have the modules of the Python functions.
-        scratch: the location of the query's files if the feed has no checkpoint; the run removes them at its end.
+        scratch: the folder of the query's files if the feed has no checkpoint; the run removes the folder at its end.
     """
 
     config: PipelineConfig
@@ -211,7 +211,7 @@ class Feed:
         return sink_of(self.config, self.connections, folder=self.folder)
 
     def with_scratch(self, location: str) -> Feed:
-        """Return the same feed with a location for its query's files, without cached parts."""
+        """Return the same feed with the ``scratch`` folder for its query's files, and without cached parts."""
         return replace(self, scratch=location)
 
     def renewed(self) -> Feed:
@@ -220,7 +220,7 @@ class Feed:
 
     @property
     def checkpoint_location(self) -> str:
-        """The location of the query's files: the checkpoint, or a run's ``scratch``."""
+        """The location of the query's files: the checkpoint, or without a checkpoint ``scratch``."""
         return self.scratch or self.config.checkpoint
 
     def for_topic(self, topic: str) -> Feed:
@@ -234,7 +234,7 @@ class Feed:
         return replace(self, config=config_of(self.config, topic), view=self.config.name)
 
     def as_new_topic(self) -> Feed:
-        """Return this feed for a topic that was created after the feeds of the pipeline's other topics had started."""
+        """Return the feed of a topic that was created after the first start: its start is ``new_topics``."""
         return replace(self, config=as_new_topic(self.config))
 
     def rows(self, records: DataFrame) -> DataFrame:
@@ -245,7 +245,7 @@ class Feed:
         return self.transform(split_by_topic(records, self.transform.streams, read))
 
     def plan(self, spark: SparkSession) -> QueryPlan:
-        """Return the plan of the transform as a stream; raise ConfigError if Spark cannot run it on these rows."""
+        """Return the plan of the transform's stream; raise ConfigError if Spark cannot run it on these rows."""
         if keeps_no_state(self.config):
             return QueryPlan()
         if not self._plans:
@@ -257,7 +257,7 @@ class Feed:
         return QueryPlan.of(frame, output_mode=self.config.output_mode, streams=len(self.transform.streams))
 
     def query_check(self, checkpoint: Claim, *, is_new_query: bool) -> QueryCheck:
-        """Return a check that a query has the state that the checkpoint's note describes, unless the query is new."""
+        """Return a check that a query keeps the state that the checkpoint's note describes; skipped for a new query."""
         has_state = not is_new_query
 
         def check(frame: DataFrame) -> None:
@@ -266,14 +266,14 @@ class Feed:
             noted = tuple(checkpoint.noted.state)
             if has_state:
                 plan.require_same_state(noted, checkpoint=self.checkpoint_location)
-            has_state = True  # The query creates state, which the run's next query must have too.
+            has_state = True  # From now on the checkpoint has this state, which the run's next query must keep, too.
             if plan.state != noted:
                 checkpoint.remember(state=plan.state)
 
         return check
 
     def require_stateless(self, spark: SparkSession) -> None:
-        """Raise an error if the transform keeps state, because the caller reads records outside the query."""
+        """Raise an error if the transform keeps state: records that are read outside the query lack that state."""
         if self.plan(spark).stateful:
             raise ConfigError(
                 f"the transform of '{self.config.name}' keeps state from batch to batch; rows of records that are read "
@@ -283,9 +283,9 @@ class Feed:
             )
 
     def require_checkpoint_for_state(self, spark: SparkSession) -> None:
-        """Raise an error if the transform keeps state and the feed has no checkpoint; Spark's plan shows state.
+        """Raise an error if the transform keeps state, as Spark's plan shows, and the feed has no checkpoint.
 
-        For a pipeline with one table per topic, ``require_stateless`` refuses the transform.
+        For a pipeline with one table per topic, ``require_stateless`` refuses such a transform.
         """
         is_of_many = self.view != self.config.name
         if self.config.resumes_by_ledger and not is_of_many and self.plan(spark).stateful:
@@ -297,7 +297,7 @@ class Feed:
         return Claim(spark, self.checkpoint_location, identity.owner, transform=identity.transform_id)
 
     def sink(self, spark: SparkSession, checkpoint: Claim, *, note: Callable[[str], None] = lambda note: None) -> Sink:
-        """Open the feed's sink, together with its additional sinks; ``note`` gets messages about sinks that lag."""
+        """Open the feed's sink and its additional sinks as one sink; ``note`` gets messages about sinks that lag."""
         put_credentials(spark, self.config.decode)
         return open_sink(self.config, self.connections, spark=spark, claim=checkpoint, note=note, folder=self.folder)
 
@@ -325,14 +325,14 @@ class Feed:
         """Prepare the sink and the dead letters, and return the writer of the feed's batches.
 
         Args:
-            records: see ``BatchWriter.begin``, also for ``fenced`` and ``lost``.
-            check_query: the check of a query with state: see ``query_check``. Without this check, state is refused.
-            alone: whether the feed never reads records besides these, so that a transform may build its state from
-            them.
+            records, fenced, lost: see ``BatchWriter.begin``.
+            check_query: the check of a query with state: see ``query_check``. Without this check, a transform with
+                state is refused.
+            alone: whether these are all records that the feed ever reads, so that a transform may keep state.
         """
         if check_query is None and not alone:
             self.require_stateless(spark)
-        # The feed's queries run in copies of this session, and their tasks read the setting from these copies.
+        # The feed's queries run in copies of this session, so the copies and their tasks have this setting, too.
         spark.conf.set(FAST_PATH, self.config.has_fast_encoder)
         dead_letters = self.dead_letter_store(spark) if self.config.dead_letters is not None else None
         if dead_letters is not None:
@@ -349,13 +349,12 @@ class Feed:
     def path(
         self, spark: SparkSession, rows: RowBuilder, columns: Callable[[], StructType | None], *, stateful: bool
     ) -> FeedPath:
-        """Describe the feed's reader and encoder, with the reason if one of the two is not lakefeed's.
+        """Describe the feed's reader and encoder; if Spark's or Iceberg's is used, say why.
 
         ``columns`` returns the rows' columns, for a table that does not exist yet.
         """
         config = self.config
-        # ``stateful`` is also true for a source without offsets, but lakefeed's reader cannot read such a source
-        # anyway.
+        # ``stateful`` is also true for a source without offsets, which lakefeed's reader cannot read anyway.
         has_state = stateful and config.source.numbered is not None
         reason = "the transform keeps state" if has_state else self.general_path_reason(spark, rows)
         if reason is None:
@@ -379,7 +378,7 @@ class Feed:
         check_query: QueryCheck | None = None,
         alone: bool = False,
     ) -> BatchWriter:
-        """Return the writer of the feed's batches; ``begin_writer`` also prepares the sink."""
+        """Return the writer of the feed's batches, without preparing the sink as ``begin_writer`` does."""
         config, source = self.config, self.config.source.numbered
         rows = self.decoder.row_builder(spark, sink, self.transform, check=check_query)
         most = source.max_records_per_batch if source is not None else None
@@ -398,7 +397,7 @@ class Feed:
             reader=reader,
             dead_letters=dead_letters,
             spent=SpentBudget(config.dead_letters.budget if config.dead_letters else None),
-            # A query with state cannot build its rows from only some of the records.
+            # A query with state cannot build rows from some of the records alone, so it cannot read records again.
             reread=partial(self.source.reread, spark) if config.source.kafka and check_query is None else None,
             sample=self.source.sample if config.decode.on_unknown_field == "evolve" else None,
         )

@@ -1,8 +1,8 @@
-"""The reports of a running feed: ``RunObserver`` is the protocol of their receiver.
+"""The reports of a running feed; their receiver implements the protocol ``RunObserver``.
 
-``QueryObserver`` joins Spark's report of a batch with the writer's measurements. Its listener calls the JVM twice per
-event, because it reads the report as JSON; PySpark's own listener needs dozens of calls. Spark calls the listener from
-a separate thread, so a slow listener does not delay the query's batches.
+``QueryObserver`` joins Spark's report of a batch with the writer's measurements. Its listener reads a report as JSON,
+by two calls into the JVM; PySpark's own listener makes dozens of calls. Spark calls the listener from a separate
+thread, so a slow listener does not delay the query's batches.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 KEPT_OUTCOMES = 8
 MOST_REPORTS = 1000
-"""The maximum number of reports that wait to be read; Spark itself keeps 100."""
+"""The most unread reports in memory; Spark itself stores 100."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class RunObserver(Protocol):
         """Record the text of ``FeedPath``."""
 
     def opens(self, *, sink: str) -> None:
-        """Record the feed's sink, before the feed is open."""
+        """Record that the feed with this sink is about to open."""
 
     def begin(
         self,
@@ -74,25 +74,25 @@ class RunObserver(Protocol):
         position: Iterable[OffsetRange] = (),
         start: Mapping[str, Any] | None = None,
     ) -> None:
-        """Record that the feed is open, with its last committed ranges and the decision how it starts."""
+        """Record that the feed is open; ``position`` has its last committed ranges, ``start`` how it starts and why."""
 
     def count_tasks_by(self, count: Callable[[], TaskCounts | None]) -> None:
         """Set the function that counts the running batch's tasks; it is called once a second during a long batch."""
 
     def tick(self, *, stops: bool = False) -> None:
-        """Record that the driver's loop is alive; ``stops`` says that the feed ends after the current batch."""
+        """Record that the driver's loop is alive; with ``stops``, the feed ends after the current batch."""
 
     def batch(self, batch_id: int, ranges: Iterable[OffsetRange] = ()) -> AbstractContextManager[Stopwatch]:
-        """Report a batch of these ranges, which the ``with`` block writes, and commits unless the block fails."""
+        """Report the batch that the ``with`` block writes. Unless the block fails, these ranges are committed."""
 
     def round(self, number: int) -> AbstractContextManager[None]:
-        """Report a round, which the ``with`` block writes; the caller reports which tables committed or failed."""
+        """Report the round that the ``with`` block writes; the caller reports which tables committed or failed."""
 
     def finish(self, batch: FinishedBatch, *, ends: Mapping[Partition, int] | None = None) -> FinishedBatch:
-        """Record a finished batch, and the topics' ends when Spark planned it; return the batch with its lag."""
+        """Record a finished batch, and the topics' end offsets when Spark planned it; return the batch with its lag."""
 
     def committed(self, ranges: Iterable[OffsetRange]) -> None:
-        """Record that the sink has just committed these ranges; unnecessary inside ``batch``."""
+        """Record that the sink has just committed these ranges; not needed within the block of ``batch``."""
 
     def reached(self, ranges: Iterable[OffsetRange]) -> None:
         """Record that the sink has the records up to the ends of these ranges."""
@@ -101,7 +101,7 @@ class RunObserver(Protocol):
         """Record the start offsets of partitions that the feed has not read yet."""
 
     def observe_ends(self, ends: Mapping[Partition, int]) -> None:
-        """Record the current ends of all topics; a topic without an end was deleted."""
+        """Record the current end offsets of all topics; a partition that is not in ``ends`` was deleted."""
 
     def restarted(self, why: str) -> None:
         """Record that the query restarts within the run, for example after a change of the schema."""
@@ -110,10 +110,10 @@ class RunObserver(Protocol):
         """Record that a table's branch was published, or that its audit failed and the feed continues."""
 
     def waits_for(self, error: LakefeedError | None) -> None:
-        """Record the error of a server that does not answer; None when all servers answer again."""
+        """Record the error of a server that does not answer, or with None that all servers answer again."""
 
     def paused(self, sinks: Mapping[str, str]) -> None:
-        """Record the sinks that lag after a failure, with the failures."""
+        """Record which sinks lag after a failure: by name, the error."""
 
     def failed(self, error: LakefeedError) -> None:
         """Record an error that does not end the feed, for example of one table of many."""
@@ -126,7 +126,7 @@ class QueryObserver:
     """Reports the batches of a run's queries to the run's observer. Use it as a context manager around a query.
 
     The listener may get a report late or never. Spark's ``recentProgress`` has all reports, so
-    ``lakefeed.feed.run.watch`` also reads ``recentProgress``, regularly and at the end of a query.
+    ``lakefeed.feed.run.watch`` reads ``recentProgress``, too: regularly, and at the end of a query.
     """
 
     def __init__(self, monitor: RunObserver, spark: SparkSession, *, say: Callable[[str], None]) -> None:
@@ -149,7 +149,7 @@ class QueryObserver:
             ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
             listener = streaming.PythonStreamingQueryListenerWrapper(_Events(self))
             self._spark._jsparkSession.streams().addListener(listener)
-        except Exception:  # The run then reads only ``recentProgress``.
+        except Exception:  # Without a listener, the run reads only ``recentProgress``.
             _log.debug("the listener could not be added", exc_info=True)
             return self
         self._listener = listener
@@ -161,7 +161,7 @@ class QueryObserver:
             return
         try:
             self._spark._jsparkSession.streams().removeListener(listener)
-        except Exception:  # The JVM has ended, and the listener with it.
+        except Exception:  # The JVM has ended, so the listener needs no removal.
             _log.debug("the listener could not be removed", exc_info=True)
 
     @property
@@ -170,7 +170,7 @@ class QueryObserver:
         return self._listener is not None
 
     def take(self, text: str) -> None:
-        """Store one of Spark's reports, which is JSON."""
+        """Store a report of Spark, given as JSON."""
         report = json.loads(text)
         with self._lock:
             self._waiting.append(report)
@@ -186,13 +186,13 @@ class QueryObserver:
             reports = [report for report in self._waiting if report.get("runId") == self._run_id]
             self._waiting.clear()
         for report in reports:
-            # Spark also reports a trigger without new records, under the next batch's id.
+            # Spark also reports a trigger without new records; that report has the next batch's id.
             if "addBatch" in report.get("durationMs", {}) and (batch_id := int(report["batchId"])) > after:
                 after = batch_id
                 yield report
 
     def observe_idle(self, query: StreamingQuery) -> None:
-        """Report the topics' ends after a trigger without new records, which Spark does not report to listeners."""
+        """Report the topics' end offsets after a trigger without new records; Spark's listeners get no such report."""
         report = query.lastProgress
         if report is None or "addBatch" in report["durationMs"]:
             return
@@ -201,7 +201,7 @@ class QueryObserver:
 
     @contextmanager
     def batch(self, batch_id: int, ranges: tuple[OffsetRange, ...]) -> Iterator[None]:
-        """Report that this block writes the batch, and store its measurements for ``finish``."""
+        """Report the batch that the ``with`` block writes, and store the block's measurements for ``finish``."""
         with self.monitor.batch(batch_id, ranges) as stopwatch:
             yield
         self._written[batch_id] = stopwatch.seconds, ranges
@@ -211,8 +211,8 @@ class QueryObserver:
     def finish(self, report: Mapping[str, Any], batch: FinishedBatch, *, is_ours: bool) -> FinishedBatch:
         """Report a finished batch, and add its phases, ranges, state and input rate.
 
-        ``is_ours`` says whether lakefeed has written the batch; in real time, one of Spark's own sinks writes it.
-        An unexpected form of Spark's ``report`` must not stop the feed.
+        ``is_ours`` says whether lakefeed has written the batch; in real time, one of Spark's own sinks writes it. If
+        Spark's ``report`` has an unexpected form, log a warning: that must not stop the feed.
         """
         try:
             phases, ranges = self._written.pop(batch.batch_id, ({}, ()))
@@ -231,7 +231,7 @@ class QueryObserver:
             return self.monitor.finish(batch)
 
     def _input_rate(self, report: Mapping[str, Any], batch: FinishedBatch) -> float | None:
-        """Return Spark's input rate; if lakefeed has read the records itself, the rate since the last trigger."""
+        """Return Spark's input rate, or the rate since the last trigger if lakefeed itself has read the records."""
         before, at = self._triggered, report.get("timestamp")
         began = self._triggered = datetime.fromisoformat(at).timestamp() if at else None
         if report.get("numInputRows") or not batch.records:
@@ -270,7 +270,7 @@ def task_counter(
         own: Any = spark
         try:
             text = str(java(spark).query.BatchTasks.of(own._jsc.sc(), group))
-        except Exception:  # A failed count must not stop the feed.
+        except Exception:  # If the tasks cannot be counted, the feed continues.
             _log.debug("the tasks could not be counted", exc_info=True)
             return None
         if not text:

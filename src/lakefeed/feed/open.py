@@ -1,7 +1,7 @@
 """Opens a feed: decides how the feed starts, and prepares checkpoint and ledger. All kinds of runs use this module.
 
-A run decides twice: before it changes anything, and after it has taken the fence, because then no other driver can
-commit. After that, the run applies the decision.
+A run decides twice: before it changes anything, and again when it has the fence, because then no other driver can
+commit. Then the run applies the second decision.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOST_SHOWN = 100
 
 @dataclass(frozen=True, kw_only=True)
 class FeedIdentity:
-    """The identity of a feed and its sink; ``rewinds`` says whether ``lakefeed offsets rewind`` can move the feed."""
+    """The names of a feed and its sink, and whether ``lakefeed offsets rewind`` can move the feed (``rewinds``)."""
 
     owner: Owner
     rewinds: bool = True
@@ -58,7 +58,7 @@ def collect_facts(
     letters: OffsetRanges | None = None,
     letters_table: str = "",
 ) -> Facts:
-    """Return the facts that ``decide`` needs, for all ways to open a feed.
+    """Return the facts from which ``decide`` decides how a feed starts.
 
     The arguments are as in ``Facts``; ``note`` is lakefeed's file beside the checkpoint, and ``describe`` is called
     with the feed's position. A run omits ``letters``, because its writer compares them. Raises CheckpointMismatch if
@@ -92,10 +92,10 @@ def collect_facts(
 def at_first_offsets(
     start: Start, state: CheckpointState, source: KafkaSource | None, topics: Topics, *, by_ledger: bool = False
 ) -> Start:
-    """Set the start positions from the pipeline file, for a feed that has nothing to resume from.
+    """For a new feed, set the start offsets that the pipeline file asks for.
 
-    ``earliest`` is left to Spark. So is ``latest``, unless the feed resumes ``by_ledger``: then the ledger has to
-    record the positions. Raises the same errors as ``first_offsets``.
+    Spark itself finds the offsets of ``earliest``. Spark also finds those of ``latest``, unless the feed resumes
+    ``by_ledger``: then the ledger has to record them. Raises the same errors as ``first_offsets``.
     """
     has_begun = state.batch_id is not None and not start.reset_checkpoint
     if source is None or has_begun or start.positions is not None:
@@ -109,13 +109,13 @@ def at_first_offsets(
 
 @dataclass
 class FeedStart:
-    """The start of one run of a feed. The constructor makes the decision and changes nothing.
+    """How one run of a feed starts. The constructor decides, without changing anything.
 
     Attributes:
         checkpoint: the feed's checkpoint; None if only the ledger has the position.
-        describe: describes the current topics; it is called with the feed's position.
+        describe: returns the topics' descriptions; called with the feed's position.
         stateful: whether the query keeps state between batches, or its source has no offsets.
-        source: says where a new feed begins; None if the caller decides that.
+        source: the source, with the setting where a new feed begins; None if the caller sets the start.
         by_ledger: whether only the sink's ledger has the feed's position. If so, the start is recorded in the ledger
             before the first batch, unless the feed starts at the earliest records.
         check: raises an error if the feed must not start at its position; called before the decision.
@@ -147,8 +147,8 @@ class FeedStart:
         self._decide()
 
     def decide_again(self) -> Start:
-        """Decide again after taking the fence, when no other driver can commit any more; raise the same errors."""
-        # Without a ledger there is no fence: another decision would not be safer than the first one.
+        """Decide again, after this driver has taken the fence and no other driver can commit; raise the same errors."""
+        # Without a ledger there is no fence, so a second decision would not be safer than the first one.
         if self.sink.keeps_ledger:
             self._decide()
         return self.decision
@@ -183,23 +183,23 @@ class FeedStart:
 
     @property
     def unfinished_batch(self) -> int | None:
-        """The batch that the last run began and did not finish; this run repeats it with the same records."""
+        """The id of the batch that the last run began but did not finish; this run repeats it with the same records."""
         return None if self._state.committed or self.decision.reset_checkpoint else self._state.batch_id
 
     @property
     def lost_partitions(self) -> set[Partition]:
-        """The partitions whose lost records the feed gives up."""
+        """The partitions with lost records that the feed gives up."""
         return {loss.key for loss in self.decision.data_loss}
 
     @property
     def starting(self) -> Mapping[str, Mapping[int, int]] | None:
-        """The offsets where a query without a checkpoint begins; None if the pipeline file says where."""
+        """The offsets where a query with an empty checkpoint begins; None if Spark finds them by the pipeline file."""
         positions = self.decision.positions
         return None if positions is None else starting_offsets(positions, self.topics)
 
     @property
     def marks(self) -> Mapping[Partition, str]:
-        """The source's own names for the feed's positions; empty for Kafka, whose positions are offsets."""
+        """The source's own names for the feed's offsets, such as sequence numbers; empty for Kafka."""
         return self.position.ranges.end_marks if self.position is not None else {}
 
     @property
@@ -209,7 +209,7 @@ class FeedStart:
 
     @property
     def reason(self) -> str:
-        """The reason for the run's start position, in one sentence."""
+        """Why the run starts at its position, in one sentence."""
         if self.decision.message:
             return self.decision.message
         if self.unfinished_batch is not None:
@@ -237,7 +237,7 @@ class FeedStart:
         }
 
     def require_resume(self) -> None:
-        """Raise an error if the feed would leave its checkpoint, because the start of a DataFrame's source is fixed."""
+        """Raise an error if the feed would leave its checkpoint: the source of a DataFrame has a fixed start."""
         if self.leaves_checkpoint:
             raise CheckpointMismatch(
                 f"feed '{self.feed.owner.feed}' cannot resume from this checkpoint: {self.decision.message}",
@@ -269,7 +269,7 @@ class FeedStart:
 def record_beginning(
     sink: Sink, feed: str, positions: Mapping[Partition, int], topics: Topics, *, fence: str | None
 ) -> OffsetRanges:
-    """Record a feed's start in the ledger before its first batch, so that a restart does not begin at later offsets."""
+    """Commit a new feed's start offsets before its first batch, so that a restart does not begin at later offsets."""
     ranges = OffsetRanges.at(positions, _ids(topics)).in_epochs(_epochs(topics))
     sink.commit_reset(Commit(feed, 0, ranges, fence=fence), commit_id=uuid.uuid4().hex)
     return ranges

@@ -1,6 +1,6 @@
 """A query's finished and running batches, from Spark's reports and the writer's results.
 
-The phases of a batch. Spark measures ``plan``, ``log`` and ``add``; lakefeed measures the others:
+A batch has these phases. Spark measures ``plan``, ``log`` and ``add``; lakefeed measures the other phases:
 
 ``plan``         ask the topics for their ends, and plan the query (``latestOffset``, ``getBatch``, ``queryPlanning``)
 ``log``          write the checkpoint's entries (``walCommit``, ``commitOffsets``, ``commitBatch``)
@@ -44,7 +44,7 @@ _PHASES = {
 
 
 class QueryState(JsonModel):
-    """The state and the watermark of a query; all None for a query without state.
+    """The state and the watermark of a query; all fields are None for a query without state.
 
     Attributes:
         watermark: an event time in ISO 8601; the query drops older records.
@@ -78,7 +78,7 @@ class FinishedBatch(JsonModel):
     """One finished micro-batch.
 
     Attributes:
-        seconds: the time from the batch's trigger to its end; ``phases`` has the seconds of its parts.
+        seconds: the time from the batch's trigger to its end; ``phases`` has the seconds of its phases.
         records: the number of records read; ``rows`` is the number of rows written, None if the sink does not say.
         offsets: the number of offsets in the batch, including offsets without a record; None if unknown.
         input_rate: records per second since the previous trigger; None if unknown.
@@ -126,9 +126,9 @@ class FinishedBatch(JsonModel):
 
     @property
     def seconds_left(self) -> float | None:
-        """The seconds until the lag is read at this batch's rate of offsets; None if unknown.
+        """The seconds until the lag is read, at the offsets per second of this batch; None if unknown.
 
-        The lag counts offsets, and after compaction or with transactions, few of these may have records.
+        Offsets are counted, not records: after compaction or with transactions, few offsets have records.
         """
         done = self.records if self.offsets is None else self.offsets
         if not self.lag:
@@ -169,7 +169,7 @@ class RunningBatch(JsonModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def seconds_left(self) -> Seconds | None:
-        """The seconds until the batch's end at its rate of records, or else of tasks; None if both are unknown."""
+        """The seconds until the batch's end, by its rate of records or else of tasks; None without a rate."""
         done, all_ = self.records or 0, self.offsets or 0
         if not 0 < done <= all_:
             done, all_ = self.tasks_done, self.tasks
@@ -192,7 +192,7 @@ def batch_of(
     return FinishedBatch(
         batch_id=int(report["batchId"]),
         finished_at=time.time(),
-        # Prefer the writer's count: Spark counts the records of a batch twice if it was decoded twice.
+        # Prefer the writer's count: if a batch was decoded twice, Spark counts its records twice.
         records=result.counts.records if result and result.counts.records else int(report["numInputRows"]),
         seconds=int(report["durationMs"].get("triggerExecution", 0)) / 1000,
         offsets=_offsets_between(report, "startOffset", "endOffset"),
@@ -256,7 +256,7 @@ def state_of(report: Mapping[str, Any]) -> QueryState:
 
 
 def ends_of(report: Mapping[str, Any], key: str) -> dict[Partition, int]:
-    """Return the sources' ``latestOffset`` or ``endOffset`` by partition, without offsets that are no numbers."""
+    """Return the sources' ``latestOffset`` or ``endOffset`` by partition; offsets that are not numbers are left out."""
     ends: dict[Partition, int] = {}
     for source in report.get("sources") or ():
         topics = source.get(key)
@@ -273,11 +273,11 @@ def ends_of(report: Mapping[str, Any], key: str) -> dict[Partition, int]:
 
 
 def _offsets_between(report: Mapping[str, Any], start: str, end: str) -> int | None:
-    """Return the number of offsets between two positions; None if it is unknown, or if offsets do not count records."""
+    """Return the number of offsets between two positions; None if unknown, or if the offsets are not numbers."""
     total = 0
     for source in report["sources"]:
         try:
-            # A Python source may have texts instead of numbers as names of partitions.
+            # In a Python data source, the names of partitions may be texts instead of numbers.
             before, after = (
                 {(topic, name): at for topic, offsets in source.get(place).items() for name, at in offsets.items()}
                 for place in (start, end)

@@ -23,12 +23,12 @@ from lakefeed.records.sources import SourceTopics
 
 
 def run_real_time(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSummary:
-    """Run a feed from topic to topic until it is stopped: Spark forwards records without waiting for a batch.
+    """Run a feed from topic to topic until it is stopped; Spark forwards each record without waiting for a batch's end.
 
     In real-time mode, Spark runs a batch's tasks for the interval, and stores their offsets at the end. The guarantee
-    is at-least-once: after a crash or a stop, Spark sends the records since the last stored offsets again. By the Kafka
-    sink's headers, a reader recognizes the copies (docs/kafka-sink.md). lakefeed cannot check a batch before Spark
-    sends it: an unreadable record stops the query, and the records that Spark has sent stay in the topic.
+    is at-least-once: after a crash or a stop, Spark sends the records since the last stored offsets again. Readers
+    recognize the copies by the Kafka sink's headers (docs/kafka-sink.md). lakefeed cannot check a batch before Spark
+    sends its records: an unreadable record stops the query, and the records that were sent stay in the topic.
 
     Raises:
         ConfigError: the transform is more than columns and filters, or the session has too few task slots.
@@ -69,7 +69,7 @@ def run_real_time(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSu
     )
     batches = MicroBatches(options.stop)
     began = time.monotonic()
-    # Real-time mode requires the output mode update; without groups it has the same result as append.
+    # Real-time mode requires the output mode ``update``, which is the same as ``append`` in a query without groups.
     stream = sink.records(rows).writeStream.format("kafka").options(**sink.options).outputMode("update")
     writer: Any = stream.queryName(config.name).option("checkpointLocation", feed.checkpoint_location)
     gateway: Any = spark._jvm
@@ -92,7 +92,7 @@ def run_real_time(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSu
 
 
 def require_fit(rows: DataFrame) -> None:
-    """Raise an error if the transform does not work record by record, or drops the record's position."""
+    """Raise an error if the transform does more than select columns and filter rows, or drops a record's position."""
     frame: Any = rows
     if not java(rows.sparkSession).query.StreamingPlan.onePerRecord(frame._jdf):
         raise ConfigError(

@@ -1,8 +1,8 @@
-"""Decides how a feed starts, by facts about its checkpoint, sink and topics; this module asks no server.
+"""Decides how a feed starts, from facts about its checkpoint, sink and topics; this module asks no server.
 
-The table is the truth, and the checkpoint is derived from it. If the table is ahead of the checkpoint, the feed resumes
-at the table's position, with a new checkpoint. If the table is behind, or a topic was recreated, the start is refused.
-A feed with state resumes only from its own checkpoint, which has the state.
+The table is the truth; the checkpoint is derived from the table. If the table is ahead of the checkpoint, the feed
+resumes at the table's position, with a new checkpoint. If the table is behind, or a topic was recreated, the start is
+refused. A feed with state resumes only from its own checkpoint, which has the state.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ Topics = Mapping[str, TopicDescription | None]
 
 @dataclass(frozen=True, kw_only=True)
 class DataLoss:
-    """Records of one partition that a feed can never read, or cannot distinguish from other records.
+    """Records of one partition that the feed can no longer read, or cannot distinguish from other records.
 
     Attributes:
-        kind: ``recreated``: another topic has the name now; ``cut-off``: a new leader lacked records that the feed had
-            read (unclean election), and other records may have their offsets now; ``overtaken``: retention removed
-            records before the feed read them; ``ahead``: the topic ends before the feed's position; ``gone``: the
-            topic or partition does not exist any more; ``unread``: the pipeline does not read the topic any more.
+        kind: ``recreated``: a new topic has the same name; ``cut-off``: a new leader lacked records that the feed had
+            read (unclean election), so other records may have these offsets now; ``overtaken``: retention removed
+            records before the feed read them; ``ahead``: the topic ends before the feed's position; ``gone``: the topic
+            or partition does not exist any more; ``unread``: the pipeline does not read the topic any more.
         resume_at: the offset where the feed can resume; None if the feed cannot resume.
     """
 
@@ -61,7 +61,7 @@ class Start:
     """The decision how a feed starts.
 
     Attributes:
-        reset_checkpoint: whether the checkpoint is removed first.
+        reset_checkpoint: whether the run first removes Spark's files in the checkpoint.
         positions: the start offsets by partition; a partition without an offset begins at its first record. None if the
             checkpoint has these offsets, or if the feed is new and begins where the pipeline file says.
         data_loss: the lost records that the feed gives up; the ledger records them.
@@ -79,7 +79,7 @@ class Facts:
 
     Attributes:
         last: the feed's position in the sink's ledger; None if the ledger has no commit of the feed.
-        unknown_move: whether ``last`` is a move, such as a rewind, that is newer than the checkpoint.
+        unknown_move: whether ``last`` is a move, such as a rewind, that was not applied to the checkpoint yet.
         has_checkpoint: whether the feed has a checkpoint; otherwise only the ledger has its position.
         logged: the newest batch in the sink's log; None if the log is empty, or if the sink has no log.
         noted_ids: the topics' ids from the checkpoint location, for a sink without a ledger.
@@ -107,7 +107,7 @@ class Facts:
 
 
 def decide(facts: Facts, *, accept_loss: bool = False) -> Start:
-    """Decide how a feed starts; ``accept_loss`` also allows a start after a loss of records.
+    """Decide how a feed starts, or raise an error; ``accept_loss`` allows a start although records are lost.
 
     Raises:
         CheckpointMismatch: the checkpoint or the dead letters are ahead of the sink, or the state is lost.
@@ -144,7 +144,7 @@ def _start(facts: Facts, *, accept_loss: bool) -> Start:
     elif not accept_loss:
         known = {topic for topic, _ in positions}
         new = next((name for name, topic in facts.topics.items() if topic is None and name not in known), None)
-        # A topic of the pipeline file that the feed has never read and that does not exist is probably a typo.
+        # If a topic of the pipeline file does not exist and the feed has never read it, its name is probably misspelt.
         hint = GIVE_UP if new is None else f"there is no topic '{new}': correct source.kafka.topics"
         if new is not None and (near := difflib.get_close_matches(new, known, n=1)):
             hint += f"; did you mean {near[0]}?"
@@ -165,7 +165,7 @@ def ends(position: Position) -> dict[Partition, int]:
 
 
 def _from_ledger(facts: Facts) -> Start:
-    """Decide by the table's ledger and the checkpoint, for a query without state."""
+    """Return the start of a query without state, from the table's ledger and the checkpoint."""
     state = facts.checkpoint
     if facts.last is None:
         return _without_commits(facts)
@@ -187,8 +187,7 @@ def _from_ledger(facts: Facts) -> Start:
         # The first batch was not committed: ignore partitions that the table does not have yet.
         position = {key: at for key, at in position.items() if key in table}
     if table in (_known(state.end, table), _known(position, table)):
-        # The table is at the end of the checkpoint's last batch, which Spark may not have marked as done, or at the
-        # start of that batch.
+        # The table is at the end of the checkpoint's last batch, or at its start if that batch was not committed.
         return Start()
     if ahead := {key: at for key, at in position.items() if at > table.get(key, 0)}:
         behind = "; ".join(
@@ -200,10 +199,10 @@ def _from_ledger(facts: Facts) -> Start:
 
 
 def _without_commits(facts: Facts) -> Start:
-    """Decide for a feed without a commit in the table: the checkpoint may have planned the first batch, and no more."""
+    """Return the start of a feed without a commit; its checkpoint may have planned the first batch, but no more."""
     state = facts.checkpoint
     if state.batch_id is None:
-        # The damage may come from an interrupted removal of the checkpoint.
+        # The checkpoint may be damaged because its removal was interrupted.
         return Start(reset_checkpoint=state.damage is not None)
     if state.batch_id == 0 and not state.committed and (facts.stateful or state.start is not None):
         return Start()
@@ -223,7 +222,7 @@ def _table_behind(facts: Facts, behind: str) -> CheckpointMismatch:
 
 
 def _from_state(facts: Facts) -> Start:
-    """Check that the table and the checkpoint have the batches of the same query with state."""
+    """Return the start of a query with state; refuse if table and checkpoint have batches of different queries."""
     state, last = facts.checkpoint, facts.last
     if last is None:
         return _without_commits(facts)
@@ -272,7 +271,7 @@ def require_no_state(facts: Facts) -> None:
 
 
 def _from_log(facts: Facts) -> Start:
-    """Compare a file sink's log with the checkpoint; if they differ, refuse: Spark would lose or duplicate a batch."""
+    """Return the start for a file sink; refuse if log and checkpoint differ: Spark would lose or repeat a batch."""
     state, logged = facts.checkpoint, -1 if facts.logged is None else facts.logged
     planned = -1 if state.batch_id is None else state.batch_id
     landed = planned if state.committed else planned - 1
@@ -297,7 +296,7 @@ def _from_log(facts: Facts) -> Start:
 
 
 def _from_checkpoint(facts: Facts) -> Start:
-    """Decide from the checkpoint alone, because the sink has neither ledger nor log."""
+    """Return the start for a sink without ledger and log, from the checkpoint alone."""
     state = facts.checkpoint
     if state.damage is None:
         return Start()
@@ -319,7 +318,7 @@ def _position(facts: Facts, start: Start) -> tuple[Mapping[Partition, int], Mapp
 
 
 def _without_unreadable_batch(facts: Facts, start: Start, positions: Mapping[Partition, int]) -> Start:
-    """Reset the checkpoint if its uncommitted batch ends after the topic's end, so that Spark plans a new batch."""
+    """Let the run reset a checkpoint whose uncommitted batch ends after the topic's end: Spark plans a new batch."""
     state = facts.checkpoint
     if start.reset_checkpoint or state.batch_id is None or state.committed or not facts.keeps_ledger:
         return start
@@ -330,14 +329,14 @@ def _without_unreadable_batch(facts: Facts, start: Start, positions: Mapping[Par
 
 
 def _known(offsets: Mapping[Partition, int], table: Mapping[Partition, int]) -> Mapping[Partition, int] | None:
-    """Return the offsets of the table's partitions; None if a partition that the table lacks has an offset above 0."""
+    """Return the offsets of partitions in the table; None if any other partition has an offset above 0."""
     if any(key not in table and at > 0 for key, at in offsets.items()):
         return None
     return {key: at for key, at in offsets.items() if key in table}
 
 
 def starting_offsets(positions: Mapping[Partition, int], topics: Topics) -> dict[str, dict[int, int]]:
-    """Return an offset for every partition, as Spark requires: -2 (the first offset) if there is no position."""
+    """Return an offset for every partition, as Spark requires; -2 (the first offset) for one without a position."""
     return {
         name: {number: positions.get((name, number), -2) for number in topic.ends}
         for name, topic in topics.items()
@@ -346,7 +345,7 @@ def starting_offsets(positions: Mapping[Partition, int], topics: Topics) -> dict
 
 
 def find_data_loss(positions: Mapping[Partition, int], ids: Mapping[str, str], topics: Topics) -> Iterator[DataLoss]:
-    """Yield the losses that prevent a feed from resuming; ``ids`` has the id of each topic that the feed has read."""
+    """Yield the data losses that prevent a feed from resuming; ``ids`` has the topic ids that the feed has read."""
     partitions = partitions_of(topics)
     for (topic, number), position in sorted(positions.items()):
         described = topics.get(topic)

@@ -26,7 +26,7 @@ from lakefeed.sinks.definition import RoutesRows, RowSink
 
 @dataclass(kw_only=True)
 class RowBuilder:
-    """Builds rows with the schema by which the feed currently reads records.
+    """Builds rows from records with the reader's schema of the feed, which may change between batches.
 
     Attributes:
         policy: decides whether a record becomes a row, is skipped, becomes a dead letter or stops the feed.
@@ -34,11 +34,11 @@ class RowBuilder:
         transform: the steps from decoded rows to the sink's rows.
         streams: the topics that the transform reads separately, by their names in the transform.
         is_decoded: whether the source returns rows instead of records; then nothing is decoded or classified.
-        check: raises an error if the frame of a query with state must not run.
+        check: raises an error if a query with state must not run.
         is_plain: whether there is no transform; then the table's columns are the records' fields.
-        takes: the columns whose type in the table allows fewer values than their type in the rows, with the table's
-        type.
-        isolated: the records that have made the current commit fail, with reasons; they become dead letters.
+        takes: the types in the table of columns whose type in the table allows fewer values than their type in the
+            rows.
+        isolated: by range, why its records made the current commit fail; these records become dead letters.
         columns: the columns of the newest rows, for the run's monitor.
     """
 
@@ -59,7 +59,7 @@ class RowBuilder:
         self._columns_with: object = None
 
     def note_columns(self, rows: DataFrame) -> None:
-        """Store the rows' columns for the monitor; ask Spark only if the records' schema has changed."""
+        """Store the rows' columns for the monitor; Spark is asked only if the records' schema has changed."""
         if not self.columns or self._columns_with != self.schema.spec:
             self.columns = columns_of(rows.schema.jsonValue())
             self._columns_with = self.schema.spec
@@ -76,14 +76,14 @@ class RowBuilder:
         return classify(decoded(records, self.schema.spec, key=self.key), policy, keep=self.keep)
 
     def rows(self, records: DataFrame) -> DataFrame:
-        """Return rows for reading their columns; do not write these rows, because their records are not counted."""
+        """Return rows whose records are not counted: read their columns, but do not write them."""
         rows = self._build(records, lambda part: self.classify(part).drop(RECORD))
         if self.check is not None:
             self.check(rows)
         return rows
 
     def accepted_rows(self, records: DataFrame, outcomes: BatchOutcomes) -> DataFrame:
-        """Return the rows to write; the outcomes of their records are counted while Spark computes the rows."""
+        """Return the rows to write; ``outcomes`` counts their records while Spark computes the rows."""
         return self._build(records, lambda part: outcomes.accepted(self.classify(part)))
 
     def from_decoded(self, decoded_rows: DataFrame) -> DataFrame:
@@ -92,7 +92,7 @@ class RowBuilder:
 
     @contextmanager
     def counted(self, records: DataFrame, spark: SparkSession) -> Iterator[tuple[DataFrame, BatchOutcomes]]:
-        """Yield the rows to write, with a new counter."""
+        """Yield the rows to write, and a new counter of their records."""
         with BatchOutcomes(spark) as outcomes:
             yield self.accepted_rows(records, outcomes), outcomes
 
@@ -106,7 +106,7 @@ class RowBuilder:
 
 @dataclass
 class FeedDecoder:
-    """The decoder of one feed; it asks the registry once."""
+    """Decodes the records of one feed; asks the registry for the reader's schema once."""
 
     config: PipelineConfig
     _resolved: ResolvedDecoder | None = None

@@ -21,7 +21,7 @@ from lakefeed.messages.printable import ReadableResult, counted
 
 POLL_SECONDS = 0.25
 POLL_TURNS = 20
-"""After this number of turns, ``watch`` reads ``recentProgress``, because the listener may have lost a report."""
+"""After so many turns of its loop, ``watch`` reads ``recentProgress``, because the listener may have lost a report."""
 KEPT_RESULTS = 100
 """The maximum number of batch results in memory: a run may have millions of batches."""
 
@@ -30,7 +30,7 @@ KEPT_RESULTS = 100
 class RunOptions:
     """Options of one run of a pipeline: see ``Pipeline.run``.
 
-    ``on_note`` logs a message as an event and prints it; ``say`` only prints a message that is an event already.
+    ``on_note`` logs a message as an event and prints it. ``say`` only prints: its message is already an event.
     """
 
     once: bool
@@ -45,7 +45,7 @@ class RunOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class TableSummary:
-    """The result of one run for one topic; ``failure`` is the error that has paused or stopped the topic."""
+    """The result of one run for one topic's table; ``failure`` is the error that has paused or stopped the table."""
 
     topic: str
     table: str
@@ -107,7 +107,7 @@ class RunSummary(ReadableResult):
 
     @property
     def requests_text(self) -> str:
-        """The number of all S3 requests, and of the requests in batches; the rest is from start, upkeep and end."""
+        """The number of all S3 requests, and that of the batches; the difference is from start, upkeep and end."""
         in_batches = "" if self.batch_requests is None else f" ({self.batch_requests:,} of the batches)"
         return f"{sum(self.s3_requests.values()):,}{in_batches}"
 
@@ -144,7 +144,7 @@ def nothing_written(requests: S3Requests) -> RunSummary:
 
 
 class StopRequested(Exception):
-    """Raised to end a query before its next batch writes anything, or to end a run that waits to start."""
+    """Ends a query before its next batch writes anything, or a run that waits to start."""
 
 
 @dataclass
@@ -174,12 +174,12 @@ class Written:
 class MicroBatches:
     """The results of one run's micro-batches, and the request to end the query between two batches.
 
-    Spark's own ``stop()`` interrupts the current batch, whose files then remain as orphans. ``guarded`` avoids that.
+    Spark's own ``stop()`` would interrupt the current batch and leave its files as orphans. ``guarded`` avoids that.
 
     Attributes:
         stop: an event that ends the run.
-        interrupts: returns whether the query has to end although the run continues, for example for a pause.
-        landed: the newest results of batches that lakefeed has written; ``written`` sums up all of these batches.
+        interrupts: returns whether the query has to end while the run continues, for example for a pause.
+        landed: the newest results of batches that lakefeed has written; ``written`` has the sums over all of them.
         finished: the number of batches that Spark has reported; ``records`` and ``over_budget`` count these batches.
         sent: the number of rows that one of Spark's own sinks has written.
         is_writing: whether lakefeed is writing a batch; a stop waits until the batch is written.
@@ -198,7 +198,7 @@ class MicroBatches:
 
     @property
     def end(self) -> bool:
-        """Return whether the query must not begin another batch."""
+        """Return whether the query has to end before its next batch."""
         return self.stop.is_set() or self.interrupts()
 
     def start(
@@ -224,7 +224,7 @@ class MicroBatches:
         return stream.trigger(processingTime=trigger).start()
 
     def guarded(self, write: Callable[[DataFrame, int], BatchResult]) -> Callable[[DataFrame, int], None]:
-        """Return the function for ``foreachBatch``: it begins no batch after a stop, and stores results and errors."""
+        """Return a function for ``foreachBatch`` that writes no batch after a stop, and stores results and errors."""
 
         def write_guarded(batch: DataFrame, batch_id: int) -> None:
             self.is_writing = True
@@ -261,7 +261,7 @@ def watch(
     """Wait for a query's end, report its batches, and stop it on request; return whether the query ended by itself.
 
     Args:
-        batches: gets the results, and says when the query has to end.
+        batches: receives the results, and decides when the query has to end.
         requests: counts the batches' S3 requests; a batch should make at most ``request_budget``.
         observer: receives Spark's reports immediately, and records the feed's progress.
         on_turn: called several times a second, also during a batch.
@@ -311,12 +311,12 @@ def watch(
                     observer.observe_idle(query)
                 observer.monitor.tick(stops=batches.stop.is_set())
             stops = batches.end and not ended and not batches.is_writing
-            # Spark reports a batch after logging it as done. Stop after the report, or else the next query repeats the
+            # Spark logs a batch as done and then reports it. Stop only after the report, or the next query repeats the
             # batch.
             is_logged = not batches.landed or batches.landed[-1].batch_id <= newest
             if stops and ((batch_finished and is_logged) or not query.status["isTriggerActive"]):
                 query.stop()
-                # Spark's last report may have arrived only now.
+                # Spark's last report may have arrived after the last turn.
                 report(is_end=True)
                 if batches.failure is not None:
                     # The query failed while it was being stopped. After stop(), Spark no longer raises that error.

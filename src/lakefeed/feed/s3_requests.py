@@ -1,4 +1,4 @@
-"""Counts the S3 requests of a query and its batches, by a meter in the driver's JVM."""
+"""Counts the S3 requests of a query and its batches with ``io.lakefeed.s3.RequestMeter`` in the driver's JVM."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class BatchRequests(JsonModel):
         writes: PUT, COPY, POST and LIST, which stores charge as one kind. ``reads`` are GET, HEAD and others.
             ``writes`` and ``reads`` exclude deletions, because deletions are free.
         by_class: the number of requests by class of keys: data, metadata, offsets, commits, state and so on.
-        counts: the counts behind these sums; JSON documents omit them.
+        counts: the single counts from which the sums are made; JSON documents omit them.
     """
 
     total: int
@@ -90,7 +90,7 @@ class S3Requests:
 
     @classmethod
     def _sum(cls, counts: Iterable[RequestCount]) -> S3Requests:
-        """Return the sums by operation, key class and location, without sums of 0."""
+        """Return counts summed by operation, key class and location; sums of 0 are left out."""
         sums: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
         for count in counts:
             kind = count.key_class, count.operation, count.location
@@ -146,7 +146,7 @@ class S3Requests:
         return dict(sorted(sums.items()))
 
     def of_one_batch(self, budget: int | None) -> BatchRequests:
-        """Return these counts as the requests of one batch; each upload of data counts as one data file."""
+        """Return these counts as the requests of one batch; an upload to a key of class data counts as a data file."""
         return BatchRequests(
             total=self.total,
             errors=self.errors,
@@ -189,7 +189,7 @@ class FeedRequests:
 
     Args:
         written: yields the known locations of rows and dead letters; called after every batch.
-        since: the counts before the run.
+        since: the counts when the run began.
     """
 
     def __init__(
@@ -211,7 +211,7 @@ class FeedRequests:
         self._meter.unwatch(self._checkpoint)
 
     def next_query(self) -> None:
-        """Count for the run's next query from now on; requests between two queries belong to no batch."""
+        """From now on, count for the run's next query; requests between two queries belong to no batch."""
         self._startup = self.of_startup()
         self._last, self._query_began = None, self._now()
         self._watch()

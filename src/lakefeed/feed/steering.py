@@ -1,7 +1,7 @@
-"""Lets a run's driver wait between two queries: while an operator has paused the feed, or a server does not answer.
+"""Makes a run's driver wait between two queries, while an operator has paused the feed or a server does not answer.
 
-A request never interrupts a batch: ``watch`` ends the query after the batch, as for a stop. The driver waits here while
-the feed is paused, and then starts a new query. Meanwhile it keeps the fence, like a feed without new records.
+A request never interrupts a batch: ``watch`` ends the query after the batch, as for a stop. The driver waits in this
+module while the feed is paused, and then starts a new query. Meanwhile the driver keeps the fence.
 """
 
 from __future__ import annotations
@@ -52,9 +52,7 @@ class Steering:
 
     @property
     def interrupts(self) -> bool:
-        """Return whether the query must end early: a pending request is carried out after its end, before the next
-        query.
-        """
+        """Return whether the query has to end, so that a pending request can be carried out before the next query."""
         return self._control.is_pending
 
     def __enter__(self) -> Steering:
@@ -62,18 +60,19 @@ class Steering:
 
     def __exit__(self, *error: object) -> None:
         """Store a pause that was requested during the run's last batch, even after an error; refuse later requests."""
-        # Close first: a request that came after the loop below would be lost.
+        # Refuse new requests first: a request that came after the loop below would be lost.
         self._control.close()
         while (request := self._control.take()) is not None:
             if request.action in ("pause", "resume"):
                 self._carry_out(request)
         while self._control.is_at_work("replay"):
-            # The end of the run closes the session of a running replay, and the next replay would have to finish it.
+            # Wait for a running replay: the run's end would close its session, and the next replay would have to finish
+            # it.
             time.sleep(POLL_SECONDS)
             self._options.monitor.tick(stops=True)
 
     def wait_for_start(self, *, sink: str) -> bool:
-        """Wait while the feed is still paused from an earlier run; return whether it waited.
+        """Wait while a pause from an earlier run lasts; return whether there was such a pause.
 
         Raises:
             FeedPaused: the feed is paused, and a run that ends by itself must not wait.
@@ -97,14 +96,14 @@ class Steering:
         return True
 
     def keep(self) -> None:
-        """Store a waiting request to pause or resume, because the driver may be killed before it is carried out."""
+        """Store a request to pause or resume before it is carried out, because the driver may be killed until then."""
         if (request := self._control.next_pause) is not None:
             self._store_request(request)
 
     def settle(self) -> Literal["stop", "resumed", "go"]:
         """Carry out all requests, and wait while the feed is paused.
 
-        Returns ``stop`` if the run has to end, ``resumed`` after a pause, and otherwise ``go``.
+        Returns ``stop`` if the run has to end, ``resumed`` after a pause, and ``go`` without a pause.
         """
         was_paused = self._control.pause is not None
         while True:
@@ -135,7 +134,7 @@ class Steering:
         self._options.say(self._control.resumed(request.by, reason=request.reason, note=note))
 
     def _store_request(self, request: ActionRequest) -> str:
-        """Store or delete the pause for the next start, once per request; return a message if this fails."""
+        """Store or delete the pause that the next start reads, once per request; return a message if this fails."""
         if self._stored is None or self._stored[0] is not request:
             pauses, note = request.action == "pause", ""
             try:
@@ -180,12 +179,12 @@ def with_batches_of(config: PipelineConfig, most: int) -> PipelineConfig:
 class Outage:
     """Waits for the servers of a run (brokers, registry, catalog and store), with one time limit for all.
 
-    The restart of a server thus delays a batch and does not end the feed. Spark then plans the batch again, and the
-    batch writer asks the ledger whether the batch was committed: if only the answer to the commit was lost, the batch
-    is not written twice.
+    So a server's restart delays a batch, but does not end the feed. After the wait, Spark plans the batch again, and
+    the batch writer asks the ledger whether it was committed: a batch whose commit lost only its answer is not written
+    twice.
 
     Attributes:
-        has_landed: whether a batch has landed in this run: then all servers have answered correctly before.
+        has_landed: whether a batch has landed in this run, so that all servers have answered correctly.
         since: the time of the first failed attempt; None while all servers answer.
     """
 
@@ -203,12 +202,12 @@ class Outage:
         self.since: float | None = None
 
     def wait(self, error: LakefeedError) -> bool:
-        """Wait before the next attempt; return False without waiting if the error does not pass by itself.
+        """Wait before the next attempt; return False without waiting if another attempt cannot succeed.
 
         Raises:
             LakefeedError: the same error, after the time limit.
         """
-        # Before the first batch, only the brokers have answered; credentials and other servers may be wrong.
+        # Before the first batch, only the brokers have answered: other servers' addresses and credentials may be wrong.
         if not error.passes or not (self.has_landed or isinstance(error, BrokerUnreachable)):
             return False
         now = time.monotonic()
@@ -228,7 +227,7 @@ class Outage:
         return True
 
     def is_over(self) -> None:
-        """Record that all servers have answered."""
+        """Record that all servers answer again."""
         if self.since is not None:
             self._say(f"all servers answer again, after {time.monotonic() - self.since:.0f} s")
             self._monitor.waits_for(None)

@@ -35,7 +35,7 @@ from lakefeed.sinks.definition import RoutesRows
 from lakefeed.stopwatch import timed
 
 RIVAL_TRIES, RIVAL_SECONDS = 5, 1.0
-"""How often a query restarts after an older driver has disturbed the query, and the seconds before each restart."""
+"""How often a query restarts after an older driver has disturbed it, and how many seconds it waits before a restart."""
 
 
 def run_stream(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSummary:
@@ -65,7 +65,7 @@ def run_stream(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSumma
 class StreamRun:
     """One run of a feed as a streaming query.
 
-    Without a checkpoint, the query stores its files in the run's scratch, and only the sink's ledger has the position.
+    Without a checkpoint, the query's files are in the feed's ``scratch``, and only the sink's ledger has the position.
 
     Attributes:
         topics: describes the source's topics or stream; None for a source without offsets.
@@ -87,7 +87,7 @@ class StreamRun:
         pauses = LocalPauses.of(config) if self.by_ledger else CheckpointPauses(self.checkpoint)
         self.steering = Steering(config, options, pauses, change=self._change)
         if self.steering.wait_for_start(sink=feed.identity.owner.sink):
-            # During the wait, another driver may have advanced the feed.
+            # During the pause, another driver may have advanced the feed.
             self.checkpoint = feed.claim(spark)
         feed.require_checkpoint_for_state(spark)
         # Only the checkpoint has the progress in a source without offsets, so treat the query as stateful.
@@ -165,14 +165,14 @@ class StreamRun:
         return writer
 
     def _finish_interrupted(self, writer: BatchWriter) -> None:
-        """Write a batch that only some of the feed's tables have, with the records that these tables have of it."""
+        """If only some of the feed's tables have a batch, write the batch with the same offset ranges."""
         if isinstance(self.sink, RoutesRows) and (batch := self.sink.interrupted_batch()) is not None:
             ranges, batch_id = batch
             self.options.on_note("some tables have a batch that others lack: the batch is written to the others")
             writer.write(self.feed.source.reread(self.spark, ranges.ranges), ranges, batch_id)
 
     def places(self) -> Iterable[str]:
-        """Return the locations of rows and dead letters, without the locations of a sink that lags."""
+        """Return the locations of rows and dead letters; the locations of sinks that lag are left out."""
         lagged, self._lagged = self._lagged, bool(self.sink.lagging())
         if not self._places or (lagged and not self._lagged):
             self._places[""] = self.sink.location()
@@ -228,9 +228,9 @@ class StreamRun:
                 self.batches.failure = None
 
     def _waits_for_rival(self, writer: BatchWriter, error: LakefeedError) -> bool:
-        """Return whether a replaced driver may have caused the error; if so, wait a moment before the return.
+        """Return whether a replaced driver may have caused the error; if so, first wait a moment.
 
-        A replaced driver cannot commit. But until the replaced driver notices that, it may plan a batch in the
+        A replaced driver cannot commit. But before it notices that it was replaced, it may plan a batch in the
         checkpoint or remove files.
         """
         is_first = error is self.batches.failure and not self.outage.has_landed
@@ -249,15 +249,15 @@ class StreamRun:
 
     def _turn(self, query: StreamingQuery) -> None:
         self.steering.keep()
-        # Without new records, there is no batch to show that the servers answer again.
+        # Without new records, no batch would show that the servers answer again.
         if self.outage.since is not None and str(query.status["message"]).startswith("Waiting"):
             self.outage.is_over()
 
     def _decide_after_pause(self, writer: BatchWriter) -> None:
         """Raise an error if the feed was moved during a pause, or if a new start would be refused now.
 
-        This method changes nothing, because two drivers must not write one checkpoint. If another driver has taken the
-        fence but not committed yet, this driver's next commit is refused.
+        This method changes nothing, because two drivers must not write to one checkpoint. If another driver has taken
+        the fence but has not committed yet, this driver's next commit is refused.
         """
         self.checkpoint.refresh()
         self.start = self._decide()
@@ -274,7 +274,7 @@ class StreamRun:
             raise CheckpointMismatch(changed, where=where, hint="start the feed again: lakefeed run pipeline.yaml")
 
     def start_query(self, writer: BatchWriter, requests: FeedRequests) -> StreamingQuery:
-        """Start the query at the positions of the decision, or at the end of its checkpoint."""
+        """Start the query where ``FeedStart`` has decided: at given offsets, or where its checkpoint ends."""
         config, start = self.feed.config, self.start
         trigger, source = self.trigger, self.source
         records = source.read_stream(
@@ -295,7 +295,7 @@ class StreamRun:
             )
 
     def write_batch(self, writer: BatchWriter, requests: FeedRequests, batch: DataFrame, batch_id: int) -> BatchResult:
-        """Write one micro-batch, and publish its end offsets to the monitoring group."""
+        """Write one micro-batch, and commit its end offsets to the consumer group ``monitoring_group``."""
         name = self.feed.config.name
         ranges = OffsetRanges(())
         if self.topics is not None:

@@ -61,12 +61,12 @@ def run_multi_table(feed: Feed, spark: SparkSession, options: RunOptions) -> Run
 
 
 class MultiTableScheduler:
-    """Runs a pipeline with one table per topic; the rounds are the batches of the run.
+    """Runs a pipeline with one table per topic in rounds: in a round, each table with new records writes one batch.
 
     Attributes:
         tables: the tables by topic, in the order of their discovery.
         done: the number of rounds in which a table has written a batch.
-        over_budget: the number of rounds with more S3 requests than the budget of their batches.
+        over_budget: the number of rounds with more S3 requests than their batches' budgets allow.
     """
 
     def __init__(self, feed: Feed, spark: SparkSession, options: RunOptions) -> None:
@@ -91,7 +91,7 @@ class MultiTableScheduler:
         self._outage = Outage(stop=options.stop, monitor=options.monitor, say=options.on_note)
 
     def run(self, *, on_batch: Callable[[FinishedBatch], None]) -> None:
-        """Run rounds until stopped; with ``once``, until each table has failed or has all records of the start.
+        """Run rounds until stopped; with ``once``, until each table has failed or has the records of the run's start.
 
         Raises:
             LakefeedError: a table with ``on_failure: fail`` has failed, or no broker has answered for minutes.
@@ -111,7 +111,7 @@ class MultiTableScheduler:
             while (outcome := self._steering.settle()) != "stop":
                 began = time.monotonic()
                 if outcome == "resumed":
-                    # No broker was asked during the pause, so the pause must not count as an outage.
+                    # No broker was asked during the pause, so do not count the pause as an outage.
                     self._outage.is_over()
                 self._options.monitor.tick()
                 topics = self._describe()
@@ -136,7 +136,7 @@ class MultiTableScheduler:
         self._limit = request.max_records_per_batch or self._limit
 
     def _describe(self) -> dict[str, TopicDescription] | None:
-        """Return the descriptions of the topics, and add tasks for new topics; None while no broker answers."""
+        """Return the topics' descriptions, and add a ``TableTask`` for each new topic; None while no broker answers."""
         try:
             if time.monotonic() - self._looked_at >= LOOK_FOR_TOPICS_SECONDS and not (self._once and self.tables):
                 self._add_tables()
@@ -166,16 +166,16 @@ class MultiTableScheduler:
             self.tables[topic] = table
             if (clash := self._taken.take(topic, table.feed.config, table)) is not None:
                 other, place = clash
-                # The table belongs to the topic whose rows it has, or else to the first topic by name.
+                # A table that topics would share belongs to the topic whose rows it has, or else to the first by name.
                 is_owner = is_begun(table.feed, table.spark) and not is_begun(other.feed, other.spark)
                 owner, late = (table, other) if is_owner else (other, table)
                 late.refuse(shares_a_table(owner.topic, late.topic, place))
         self._looked_at = time.monotonic()
 
     def _has_begun(self, topics: Sequence[str]) -> bool:
-        """Return whether any topic's table has rows; if so, topics without rows start where ``new_topics`` says."""
+        """Return whether a table of the pipeline has rows; if so, topics without rows start at ``new_topics``."""
         if self._source.new_topics == self._source.start:
-            return False  # All topics start at the same place, so do not ask the tables.
+            return False  # Old and new topics start alike, so do not ask the tables.
         return any(is_begun(self._feed.for_topic(topic), self._spark) for topic in topics)
 
     def _due(self, topics: Mapping[str, TopicDescription]) -> list[tuple[int, TableTask]]:
@@ -193,7 +193,7 @@ class MultiTableScheduler:
         def step(table: TableTask) -> tuple[str, BatchResult | None, str | None]:
             return table.topic, *table.step(topics[table.topic], limit=self._limit)
 
-        # Tables with the same session write one by one, because a session has one thread.
+        # Tables that share a session write one after another, because a session has one thread.
         due = self._due(topics)
         begun = [self._threads[number % len(self._threads)].submit(step, table) for number, table in due]
         try:
@@ -230,13 +230,13 @@ class MultiTableScheduler:
         return results
 
     def _result_of(self, future: Future[T]) -> T:
-        """Return a table's result, and record that the driver is alive while it waits for the result."""
+        """Wait for a table's result and return it; meanwhile record that the driver is alive."""
         while not wait([future], timeout=TICK_SECONDS).done:
             self._options.monitor.tick()
         return future.result()
 
     def _observe(self, steps: Mapping[str, BatchResult | None], topics: Mapping[str, TopicDescription]) -> None:
-        """Report the tables' positions, the results of this round, and the topics' ends to the monitor."""
+        """Report to the monitor the tables' positions, this round's results and the topics' ends."""
         monitor = self._options.monitor
         parts = [(name, part) for name, topic in topics.items() for part in topic.partitions]
         for name, table in self.tables.items():

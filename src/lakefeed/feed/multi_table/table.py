@@ -52,7 +52,7 @@ def next_ranges(
     limit: int = sys.maxsize,
     until: Mapping[int, int] | None = None,
 ) -> OffsetRanges:
-    """Return the ranges of the next batch: partitions share the limit by lag, with at least one offset per partition.
+    """Return the next batch's ranges: each partition gets a share of ``limit`` by its lag, at least one offset.
 
     A partition without a ``position`` begins at its first offset. No range ends after ``until``, by default the topic's
     end.
@@ -72,13 +72,13 @@ def next_ranges(
 
 
 class Taken(Generic[Part]):
-    """Finds topics of a job that would share a table; a ``Part`` is the object that stands for a topic."""
+    """Finds topics of a job that would share a table; ``Part`` is the type of the object that represents a topic."""
 
     def __init__(self) -> None:
         self._at: dict[str, list[tuple[Place, Part]]] = defaultdict(list)
 
     def take(self, topic: str, config: PipelineConfig, part: Part) -> tuple[Part, str] | None:
-        """Register a topic's tables; if another topic has one of them, return the other topic's part and the table."""
+        """Register a topic's tables. If a table is already registered, return it and the ``Part`` that has it."""
         clash = None
         for place in tables_of_topic(topic, config):
             there = self._at[place.name]
@@ -89,7 +89,7 @@ class Taken(Generic[Part]):
 
 
 def has_landed(position: Position | None, topic: str) -> bool:
-    """Return whether a table's position has offsets of this topic."""
+    """Return whether a table's position includes offsets of this topic."""
     return position is not None and topic in {span.topic for span in position.ranges.ranges}
 
 
@@ -105,7 +105,7 @@ def is_begun(feed: Feed, spark: SparkSession) -> bool:
 def require_own(position: Position | None, topic: str, table: str) -> None:
     """Raise an error if the table's ledger has offsets of another topic under the same feed name.
 
-    The feed name of a topic has '_' in place of special characters, so two topics can have the same feed name.
+    In a topic's feed name, '_' replaces special characters, so two topics can have the same feed name.
     """
     if position is not None and position.ranges.ranges and not has_landed(position, topic):
         raise shares_a_table(position.ranges.ranges[0].topic, topic, table)
@@ -129,7 +129,8 @@ class TableTask:
         feed: the feed of this topic alone.
         until: the end offsets for a run that ends by itself.
         failure: the error that has paused or stopped the table.
-        has_answered: returns whether a table of the job has landed a batch in this run: then the servers have answered.
+        has_answered: returns whether any table of the job has landed a batch in this run, so that all servers have
+            answered.
         reached: the ranges of the newest batch; empty before the first one.
     """
 
@@ -151,7 +152,7 @@ class TableTask:
     _created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     _retry_at: float = 0.0
     _unanswered_since: float | None = None
-    """The time when a server that had answered before stopped answering; None while all servers answer."""
+    """When a server stopped answering that had answered before; None while all servers answer."""
     _waiting_since: float | None = None
     _batch_id: int = 0
 
@@ -160,14 +161,14 @@ class TableTask:
         return self.feed.config.sink.ledger_table
 
     def is_due(self, topic: TopicDescription) -> bool:
-        """Return whether there are records to write and the table does not wait after a failure."""
+        """Return whether the table has records to write, and is not paused or stopped after a failure."""
         stopped = self.on_failure == "stop" and not self.waits_for_server
         if self.failure is not None and (stopped or time.monotonic() < self._retry_at):
             return False
         if self.feed.config.kafka.starting.kind == "latest" and self._latest is None:
             self._latest = self._first_offsets(topic)
         if self._writer is None:
-            # Wait for the first record: an empty topic may not have a schema yet.
+            # Wait for the topic's first record, because an empty topic may have no schema yet.
             return any(topic.ends.values())
         lag = next_ranges(self._position, topic, until=self.until).records
         source = self.feed.config.kafka
@@ -180,12 +181,12 @@ class TableTask:
         return now - self._waiting_since >= source.max_wait_seconds
 
     def backlog(self, topic: TopicDescription) -> int:
-        """Return the number of unwritten offsets: all offsets of the topic, as long as the table is not open."""
+        """Return the number of unwritten offsets; until the table is open, the number of all offsets of the topic."""
         return next_ranges(self._position, topic).records
 
     @property
     def waits_for_server(self) -> bool:
-        """Return whether the table waits for a server, and so tries again despite ``on_failure``: see ``Outage``."""
+        """Return whether the table waits for a server; if so, it tries again despite ``on_failure``: see ``Outage``."""
         since = self._unanswered_since
         return since is not None and time.monotonic() - since < PATIENCE_SECONDS
 
@@ -196,8 +197,8 @@ class TableTask:
     def step(self, topic: TopicDescription, *, limit: int | None = None) -> tuple[BatchResult | None, str | None]:
         """Write the next batch if there are records; return its result, and a message for the user.
 
-        The batch has at most ``limit`` records, by default ``max_records_per_batch``. With ``on_failure: fail``, raise
-        the error of a failure.
+        The batch has at most ``limit`` records, by default ``max_records_per_batch``. If the batch fails, ``on_failure:
+        fail`` raises its error.
         """
         try:
             result = self._write_next(topic, limit=limit)
@@ -253,7 +254,7 @@ class TableTask:
         return result
 
     def _begin(self, topic: TopicDescription) -> BatchWriter:
-        """Open the table only when its topic has records, since opening thousands takes long; return the writer."""
+        """Open the table at its topic's first records, since opening thousands takes long; return the writer."""
         require_fit(self.feed.config)
         self.feed.require_stateless(self.spark)
         sink = self.feed.ledger_table(self.spark)
@@ -288,33 +289,31 @@ class TableTask:
         return first_offsets(self.feed.config.kafka, {self.topic: topic}, now=self._created_at)
 
     def _began_together(self) -> bool:
-        """Return whether the driver with the table's fence started just before this one, which then takes the fence
-        back.
-        """
+        """Return whether the driver that has the table's fence started just before this driver: take it back then."""
         if self._writer is None or self.batches or datetime.now(UTC) - self._created_at > TOGETHER:
             return False
         return is_of_earlier_driver(self._writer.sink.fence_taken(), self._writer.fence)
 
     def _is_outage(self, error: LakefeedError) -> bool:
-        """Return whether the error is an outage and no mistake in the pipeline file: the server has answered before."""
+        """Return whether the cause is a server that has answered before, and so not the pipeline file."""
         if isinstance(error, BrokerUnreachable) or self.batches:
             return True
-        # Batches of other tables only prove that the server is the right one, not that it grants access to this table.
+        # Batches of other tables prove that the servers are right, but not that they grant access to this table.
         return isinstance(error, Unreachable) and self.has_answered()
 
     def _fail(self, error: LakefeedError) -> str:
-        """Pause or stop the table; return a message for the user, empty if the last attempt failed the same way."""
+        """Pause or stop the table; return a message for the user, empty if the last attempt failed likewise."""
         if not error.passes:
             self._unanswered_since = None
         elif self._unanswered_since is None and self._is_outage(error):
             self._unanswered_since = time.monotonic()
-        # If this driver opened the table again, both drivers would take the fence from each other forever.
+        # Do not open the table again: two drivers would take the fence from each other forever.
         if isinstance(error, DriverReplaced):
             if not self._began_together():
                 raise error
             error = DriverReplaced(
                 "another driver of the feed began at the same time, and has taken over the table",
-                hint="this driver takes the table back; if the error stays, stop the other driver",
+                hint="this driver takes the fence back; if the error remains, stop the other driver",
             )
             self._unanswered_since = time.monotonic()
         if self.on_failure == "fail" and not self.waits_for_server:
@@ -322,7 +321,7 @@ class TableTask:
         is_known = self.failure is not None and self.failure.what == error.what
         self.failure = error
         self.close()
-        # Outdated columns or an outdated position may be the cause, so the next attempt opens the table again.
+        # The next attempt opens the table again, because outdated columns or an outdated position may be the cause.
         self._writer, self.reached = None, NOTHING
         pause = min(self.retry_seconds, LONGEST_PAUSE_SECONDS) if self.waits_for_server else self.retry_seconds
         self._retry_at = time.monotonic() + pause
