@@ -1,1 +1,1 @@
-"""The record of a feed's commits: offset ranges in the sink, fences, and the checkpoint."""
+"""A feed's ledger: the offset ranges of its commits in the sink, its fences, and its checkpoint."""

@@ -1,4 +1,4 @@
-"""Claims a checkpoint location for one pipeline, refuses all other pipelines, and reads the checkpoint's state.
+"""Claims a checkpoint location for one pipeline, refuses it to all other pipelines, and reads Spark's files in it.
 
 lakefeed writes ``lakefeed.json`` beside Spark's files (``offsets/N``, ``commits/N``, ``sources/0/0``, ``metadata``).
 The last line of a file in ``offsets``, and of ``sources/0/0``, is the source's JSON with the offsets.
@@ -29,7 +29,7 @@ OWNER_FILE = "lakefeed.json"
 _ENTRY = re.compile(r"(offsets|commits)/(\d+)")
 METADATA, INITIAL, STATE = "metadata", "sources/0/0", "state/"
 
-# With these options, S3A creates a file by one PUT with If-None-Match; S3A raises one of TAKEN if the file exists.
+# With these options, S3A creates a file by one PUT with If-None-Match. If the file exists, S3A raises one of TAKEN.
 CREATE_WITHOUT_PROBES = "fs.s3a.create.performance"
 CONDITIONAL_CREATE = "fs.option.create.conditional.overwrite"
 TAKEN = ("FileAlreadyExistsException", "RemoteFileChangedException")
@@ -37,7 +37,7 @@ TAKEN = ("FileAlreadyExistsException", "RemoteFileChangedException")
 
 @dataclass(frozen=True)
 class Owner:
-    """The feed and the sink that own a checkpoint location, without addresses and secrets, because these may change."""
+    """The feed and the sink that own a checkpoint location, without addresses and secrets, which may change."""
 
     feed: str
     sink: str
@@ -104,14 +104,14 @@ class Claim:
         return self.noted.schema
 
     def note(self, **changes: Any) -> None:
-        """Write these and all remembered changes to ``lakefeed.json`` in one request, if there are any."""
+        """Write ``changes`` and all remembered changes to ``lakefeed.json`` in one request, if there are any."""
         self.remember(**changes)
         if self.noted != self._written:
             self._create(OWNER_FILE, self.noted.to_json())
             self._written = self.noted
 
     def remember(self, **changes: Any) -> None:
-        """Keep changes in memory for the next ``note``."""
+        """Keep changes in memory; the next ``note`` writes them."""
         self.noted = replace(self.noted, **changes)
 
     def discard(self) -> None:
@@ -119,14 +119,14 @@ class Claim:
         self._java.discard()
 
     def names(self) -> Sequence[str]:
-        """Return the names of the files, which are listed once after the claim and after each ``refresh``."""
+        """Return the names of all files; lists the location once after the claim and after each ``refresh``."""
         return str(self._java.names()).split("\n")
 
     def read(self, name: str) -> str:
         return str(self._java.read(name))
 
     def refresh(self) -> None:
-        """Discard the list of files after another program has written files; ``names`` then lists them again."""
+        """Discard the cached list of files after another program has written files; ``names`` lists them again."""
         self._java.forget()
 
     def write(self, name: str, text: str) -> None:
@@ -174,7 +174,7 @@ def read_note(files: CheckpointFiles, *, where: str) -> Note | None:
 
 
 def require_owner(note: Note | None, owner: Owner, *, where: str) -> Note:
-    """Return the note; if it has another owner, raise an error with the differences and their consequences."""
+    """Return the note of ``owner``; if another feed or sink owns it, raise an error that lists the differences."""
     note = note or Note(owner.feed, owner.sink)
     meanings = {
         "feed": ("name", "a feed resumes only under its own name; under another name it starts from the beginning"),
@@ -209,8 +209,8 @@ class CheckpointState:
 
     Attributes:
         batch_id: the newest batch that Spark has planned; None without a batch.
-        committed: whether Spark has marked that batch as done.
-        start: the offsets where that batch begins; None if the batch is done, or if the file with the offsets is
+        committed: whether Spark has written that batch's file in ``commits``.
+        start: the offsets where that batch begins; None if the batch is committed, or if the file with the offsets is
             missing.
         end: the offsets where that batch ends.
         damage: says which files are broken or missing, if any; the other fields may then be wrong.
@@ -222,7 +222,7 @@ class CheckpointState:
     end: Mapping[Partition, int] = field(default_factory=dict)
     damage: str | None = None
     query_id: str | None = None
-    """Spark's id of the query; None in a new checkpoint, or if the id was not requested."""
+    """Spark's id of the query; None in a new checkpoint, or if the caller did not ask for the id."""
 
     has_state: bool = False
     """Whether the checkpoint has state that a query keeps between batches."""
@@ -246,7 +246,7 @@ def checkpoint_state(
         if match := _ENTRY.fullmatch(name):
             logs[match[1]].add(int(match[2]))
     planned, done = logs["offsets"], logs["commits"]
-    # Spark writes metadata first, then the source's start, then the first batch's offsets, then its commit.
+    # Spark writes in this order: metadata, the source's start, the first batch's offsets, that batch's commit.
     if not planned:
         removed = bool(done) or (INITIAL in names and METADATA not in names)
         return CheckpointState(damage="the files of its folder 'offsets' are gone" if removed else None)
@@ -291,7 +291,7 @@ def _offsets(files: CheckpointFiles, name: str) -> dict[Partition, int]:
 class StoredCheckpoint:
     """Reads and writes the files of a location (``s3a://bucket/path`` or a local path) without Spark.
 
-    Error messages name the stored files by ``content``, such as checkpoint.
+    ``content`` is the word for these files in error messages, such as checkpoint.
     """
 
     def __init__(self, location: str, *, s3: S3, content: str = "checkpoint") -> None:
@@ -320,7 +320,7 @@ class StoredCheckpoint:
         return list(self._listed())
 
     def written_at(self, name: str) -> float | None:
-        """Return the time when a file was written, in seconds since 1970; None if the file does not exist."""
+        """Return the time of a file's last write in seconds since 1970; None if the file does not exist."""
         return self._listed().get(name)
 
     def _listed(self) -> Mapping[str, float]:

@@ -1,4 +1,4 @@
-"""Checks that a commit begins exactly where the last commit ended, or moves the feed from there.
+"""Checks that a commit begins exactly where the last commit ended, or is a move of the feed from that position.
 
 All ledgers use this check before a write. ``CheckedOperations`` of the JVM module checks again inside the commit of an
 Iceberg table. ``lakefeed verify`` has its own check, because it must not trust the code that it verifies.
@@ -21,10 +21,10 @@ from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.offsets.ranges import OffsetRanges
 
 REWIND = "rewind-"
-"""The prefix of the name in a fence, if a move of the feed's position, not a driver, took the fence."""
+"""The name in a fence begins with this prefix if no driver but a move of the feed's position has taken the fence."""
 
 DRIVER = f"{time.time_ns() // 1_000_000:011x}{uuid.uuid4().hex[:5]}"
-"""The prefix of this process's names in fences. Names sort by the drivers' start times."""
+"""The name in a fence of this process begins with this prefix. Names sort by the drivers' start times."""
 
 
 def check_commit(commit: Commit, last: Position | None, *, where: str) -> CommitCheck:
@@ -51,7 +51,7 @@ def check_commit(commit: Commit, last: Position | None, *, where: str) -> Commit
 
 
 def violations(last: OffsetRanges, commit: Commit) -> list[str]:
-    """Return the reasons why ``commit`` cannot follow a commit with the ranges ``last``; empty if it can follow."""
+    """Return the reasons why ``commit`` cannot follow a commit with the ranges ``last``; no reason if it can."""
     faults: list[str] = []
     left, ends, marks = commit.left_ids, last.ends, last.end_marks
     positions = commit.move.positions if commit.move else {}
@@ -78,12 +78,12 @@ def violations(last: OffsetRanges, commit: Commit) -> list[str]:
 
 
 def recreated_topic(known: Mapping[str, str], ranges: OffsetRanges) -> str | None:
-    """Return a topic whose id in a batch differs from its id in the sink, which ``known`` has; None if all agree."""
+    """Return a topic whose id in the batch differs from its id in the sink (``known``); None if all ids agree."""
     return next((topic for topic, own in ranges.topic_ids.items() if known.get(topic, own) != own), None)
 
 
 def fence_lost(taken: str | None, fence: str | None, *, where: str) -> DriverReplaced | FeedMoved:
-    """Return the error for the driver with ``fence``, after a driver or a move has taken the newer fence ``taken``."""
+    """Return the error of the driver with ``fence`` after another driver or a move has taken ``taken``."""
     where = where if fence is None else f"{where}: fence {taken}, this driver's {fence}"
     if taken is not None and taken.partition(" ")[2].startswith(REWIND):
         what = "the feed was moved to other offsets while it ran; this driver has stopped"
@@ -106,7 +106,7 @@ def is_of_earlier_driver(taken: str | None, fence: str | None) -> bool:
 class StoredCommit:
     commit: Commit
     commit_id: str
-    """The id of the attempt, by which a driver recognizes its own commit if the server's answer was lost."""
+    """The id of the attempt to commit: if the server's answer is lost, the driver finds its own commit by this id."""
 
     @property
     def position(self) -> Position:
@@ -115,7 +115,7 @@ class StoredCommit:
 
 
 class ServerLedger(ABC):
-    """The ledger of one feed, stored in the server that has its rows: see ``lakefeed.ledger.protocol.Ledger``."""
+    """The ledger of one feed, in the server that stores the feed's rows: see ``lakefeed.ledger.protocol.Ledger``."""
 
     keeps_offsets: ClassVar[bool] = True
 
@@ -130,17 +130,16 @@ class ServerLedger(ABC):
         return check_commit(commit, self.position(), where=self.where)
 
     def admit(self, commit: Commit, *, commit_id: str, last: StoredCommit | None, fence: str | None) -> CommitCheck:
-        """Return whether a batch or move has to be written. Call it in the transaction that writes.
-
-        ``last`` is the newest commit, ``fence`` the newest fence. Raises CheckpointMismatch if another driver has
-        taken over, or if the commit does not begin where the last commit ended.
+        """Return whether a batch or move has to be written. Call this method in the transaction that writes. ``last``
+        is the newest commit, ``fence`` the newest fence. Raises CheckpointMismatch if another driver has taken over, or
+        if the commit does not begin where the last commit ended.
         """
-        # Look for the commit before checking the fence: another driver may have taken over after this commit landed.
+        # Look for this commit before the fence is checked: another driver may have taken over after the commit landed.
         if last is not None and last.commit_id == commit_id and last.commit.ranges == commit.ranges:
             return CommitCheck.ALREADY_COMMITTED
         if fence != commit.fence:
             raise fence_lost(fence, commit.fence, where=self.where)
-        # A sink that was added to a running feed begins with a later batch, but never with a move.
+        # A sink that the user added to an existing feed may begin with any batch, but never with a move.
         if last is None:
             if commit.move is not None:
                 what = f"the sink has no commit of feed '{self.feed}', so its position cannot be moved"
@@ -153,14 +152,14 @@ class ServerLedger(ABC):
         return CommitCheck.NEW
 
     def removed(self, name: str) -> CheckpointMismatch:
-        """Return the error for a running feed whose entries another program has removed from ``name``."""
+        """Return the error for a running feed whose ledger entries another program has removed from ``name``."""
         what = f"the ledger no longer has entries of feed '{self.feed}': another program has changed {name}"
         hint = f"restore {name}; or start again with another checkpoint location"
         return CheckpointMismatch(what, where=self.where, hint=hint)
 
 
 class NoLedger:
-    """The ledger of a sink that stores no offsets; errors name the sink by ``where``."""
+    """The ledger of a sink that stores no offsets; ``where`` is the sink's name in errors."""
 
     keeps_offsets: ClassVar[bool] = False
 
@@ -210,6 +209,6 @@ class RangesLedger(NoLedger):
         return None if text is None else Position(OffsetRanges.from_json(text), snapshot_id=0)
 
     def check(self, commit: Commit) -> CommitCheck:
-        # A sink that was added to a running feed has no position yet, and its first batch is not batch 0.
+        # A sink that the user added to an existing feed has no position yet, and its first batch is not batch 0.
         last = self.position()
         return CommitCheck.NEW if last is None else check_commit(commit, last, where=self.where)

@@ -1,7 +1,7 @@
 """A feed's ledger as numbered texts, which a sink stores beside its rows.
 
-Every commit, fence or move is one entry with the next number. The sink refuses a number that it already has, so of two
-drivers only one can write the next entry, and the other driver notices that it was replaced. If the sink stores a
+Every commit, fence or move is one entry with the next number. The sink refuses a number that it already has. So only
+one of two drivers can write the next entry, and the other driver notices that it was replaced. If the sink stores a
 batch's rows and entry in one transaction, the batch lands exactly once.
 """
 
@@ -32,7 +32,7 @@ class Batch:
     number: int
     """The number of the feed's entry: 1, 2, 3 and so on. In a sink without a ledger, it is Spark's batch id."""
     entry: str
-    """The text of the ledger's entry, with the batch's offset ranges and record counts."""
+    """The text of the feed's entry: the batch's offset ranges and record counts."""
 
 
 class EntryStore(Protocol):
@@ -45,12 +45,12 @@ class EntryStore(Protocol):
 
 @dataclass(frozen=True)
 class _Entry:
-    """A stored entry. An entry for a fence repeats the newest commit, so the newest entry has the feed's position."""
+    """A stored entry. A fence's entry repeats the newest commit, so the newest entry always has the feed's position."""
 
     number: int
     fence: str | None
     commits: int = 0
-    """The number of commits up to this entry."""
+    """The number of commits up to this entry, including its own."""
     commit: str | None = None
     commit_id: str = ""
     at: float = 0.0
@@ -88,7 +88,7 @@ class EntryLedger(ServerLedger):
             try:
                 self._write(None, replace(newest, number=newest.number + 1, fence=fence, is_fence=True))
             except Exception:
-                # Another driver took the number, or the sink stored the fence but its answer was lost.
+                # Either another driver took the number, or the sink stored this fence and the sink's answer was lost.
                 taken = self._newest()
                 if taken is not None and taken.fence == fence:
                     return fence
@@ -118,7 +118,7 @@ class EntryLedger(ServerLedger):
         try:
             self._write(rows, entry)
         except Exception:
-            # If the sink stored nothing, raise its error. Otherwise its answer was lost, or another driver was faster.
+            # If the sink stored nothing, raise its error. Otherwise its answer was lost, or another driver wrote first.
             taken = self._newest()
             if taken is None or taken.number < entry.number:
                 raise

@@ -1,4 +1,4 @@
-"""The position of a feed in its table, and how the ledger of its dead letters follows a feed that moves back."""
+"""The position of a feed in its table, and the commit by which its dead letters follow a move back."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class CommittedOffsets:
     """The offsets that a table has.
 
     Attributes:
-        intervals: for every partition ``[start, end)``, sorted, with gaps between them.
-        topic_ids: the broker's ids by topic name; a recreated topic starts over.
+        intervals: for every partition ``[start, end)``, sorted, with gaps between the intervals.
+        topic_ids: the broker's ids by topic name; a recreated topic has a new id and no intervals of the old topic.
     """
 
     intervals: Mapping[Partition, tuple[tuple[int, int], ...]] = field(default_factory=dict)
@@ -33,7 +33,7 @@ class Position:
     Attributes:
         ranges: the commit's ranges; the feed resumes at their ends.
         snapshot_id: the commit's snapshot, which may have expired.
-        covered: the table's offsets; None if they are unknown, as after a rollback by an engine without lakefeed.
+        covered: the offsets that the table has; None if they are unknown, as after another engine's rollback.
         is_move: whether the commit moved the feed instead of adding a batch.
         kept: offsets that the feed reads again after a rewind with ``--keep-rows``; one offset may have several rows.
     """
@@ -47,7 +47,7 @@ class Position:
 
     @property
     def reset_snapshot_id(self) -> int | None:
-        """The newest commit's snapshot, if that commit moved the feed."""
+        """The id of the newest commit's snapshot, if that commit moved the feed; otherwise None."""
         return self.snapshot_id if self.is_move else None
 
     @classmethod
@@ -81,7 +81,7 @@ def _covered(topics: Mapping[str, Mapping[str, Mapping[str, list[int]]]]) -> Com
 
 @dataclass(frozen=True)
 class StepBack:
-    """A commit that moves the dead letters' ledger back."""
+    """A commit that moves the position of the dead letters' ledger back."""
 
     commit: Commit
     deleted: Mapping[Partition, tuple[int, int]]

@@ -1,11 +1,11 @@
 """The ledger of an Iceberg table: the summary of a commit's snapshot has the offset ranges of its records.
 
-The ledger compares a batch's ranges, never its id. The ledger skips a batch with the last commit's ranges, writes a
-batch that begins where the last commit ended, and refuses any other batch.
+The ledger compares a batch's ranges, never its id. It skips a batch with the last commit's ranges, writes a batch that
+begins where the last commit ended, and refuses any other batch.
 
-Only the driver that took the feed's fence last can commit. The fence is a table property. Every commit carries the
-fence of its driver, and ``io.lakefeed.commit.CheckedOperations`` compares this fence with the property inside the
-catalog's compare-and-set.
+Only the driver that took the feed's fence last can commit. The fence is a table property. A commit names the fence of
+its driver, and ``io.lakefeed.commit.CheckedOperations`` compares this fence with the property inside the catalog's
+compare-and-set.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ QUIET = "lakefeed.upkeep.quiet"
 
 QUIET_SECONDS = 600.0
 
-# Texts of io.lakefeed.commit.BatchRefused: each begins with REFUSED; the text for a refused fence contains
-# FENCE_REFUSED, too.
+# Messages of io.lakefeed.commit.BatchRefused begin with REFUSED. If the commit's fence is outdated, the message also
+# contains FENCE_REFUSED.
 REFUSED = "lakefeed refuses the commit"
 FENCE_REFUSED = "is taken: the table has"
 TRIES = 20
 MOST_A_CALL = 512
-"""The maximum number of snapshots that one call into the JVM reads."""
+"""The most snapshots that one call into the JVM returns."""
 
 
 @dataclass(frozen=True)
@@ -104,14 +104,14 @@ class IcebergLedger:
                 yield Backfill.of(each.id, each.summary, number=each.sequence, milliseconds=each.milliseconds)
 
     def rows_of(self, commit_id: str) -> int | None:
-        """Return the number of rows that a commit has added; None if the table does not have the commit."""
+        """Return the number of rows that the commit with this id has added; None if the table has no such commit."""
         if (landed := jvm.java(self._spark).commit.Outcomes.landed(commit_id)) is not None:
             return int(landed)
         summary = self._summary_of(commit_id)
         return None if summary is None else int(summary.get("added-records", 0))
 
     def changed_by(self, commit_id: str) -> int:
-        """Return the number of rows that a commit's MERGE has inserted, updated or deleted."""
+        """Return how many rows the MERGE of the commit with this id has inserted, updated or deleted."""
         upserts = Upserts.of(self._summary_of(commit_id) or {}) or Upserts()
         return upserts.landed + upserts.deleted
 
@@ -119,7 +119,7 @@ class IcebergLedger:
         return next((each.summary for each in self._ancestors() if each.summary.get(COMMIT_ID) == commit_id), None)
 
     def has_replay(self, replay_id: str) -> bool:
-        """Return whether the table has a replay's rows; True for the newest replay even if its snapshot has expired."""
+        """Return whether the table has a replay's rows; finds the newest replay even if its snapshot has expired."""
         return bool(jvm.java(self._spark).commit.FeedLedger.hasReplay(self.loaded(), self._feed, replay_id))
 
     def ask_for_quiet(self) -> None:
@@ -131,7 +131,7 @@ class IcebergLedger:
         return str(self.loaded().location())
 
     def position(self, table: Any = None) -> Position | None:
-        """Return the feed's position in a loaded table; default: in the current table."""
+        """Return the feed's position in ``table``, or by default in the newly loaded table."""
         try:
             text = jvm.java(self._spark).commit.FeedLedger.position(table or self.loaded(), self._feed)
         except py4j.Py4JJavaError as error:
@@ -145,12 +145,12 @@ class IcebergLedger:
         return self.columns_of(self.take_checked())
 
     def rows_in(self, table: Any) -> int:
-        """Return the number of rows in the feed's branch of a loaded table."""
+        """Return the number of rows in the feed's branch of a table that the caller has loaded."""
         head = jvm.java(self._spark).commit.FeedLedger.head(table, self._feed)
         return 0 if head is None else int(head.summary().get("total-records") or 0)
 
     def take_checked(self) -> Any:
-        """Return the table that the last ``check`` loaded, but only once: the next call loads the table again."""
+        """Return the table that the last ``check`` loaded; a second call loads the table again."""
         table, self._checked = self._checked or self.loaded(), None
         return table
 
@@ -174,7 +174,8 @@ class IcebergLedger:
     ) -> None:
         """Run a statement that changes rows, and write properties to its snapshot's summary.
 
-        ``session`` has the statement's views; default: the ledger's session. ``bounds``: ``KeyBounds`` of a MERGE.
+        ``session`` has the views that the statement names; default: the ledger's session. ``bounds``: ``KeyBounds`` of
+        a MERGE.
         """
         spark: Any = session or self._spark
         sql, values = statements.parts(statement)
@@ -201,8 +202,8 @@ class IcebergLedger:
             raise
 
     def properties(self, table: Any = None) -> dict[str, str]:
-        """Return the properties of a loaded table; default: of the current table."""
-        # A dictionary of Java's map would cost a call for each property.
+        """Return the properties of ``table``, or by default of the newly loaded table."""
+        # Python's dict() of a Java map would call into the JVM for each property.
         text = str(jvm.java(self._spark).commit.FeedLedger.properties(table or self.loaded()))
         return dict(json.loads(text))
 
@@ -215,7 +216,7 @@ class IcebergLedger:
         return jvm.java(self._spark).commit.FeedLedger.head(self.loaded(), self._feed)
 
     def has_published(self) -> bool:
-        """Return whether the main branch has a commit of the feed."""
+        """Return whether a commit of the feed was published to the main branch."""
         return bool(jvm.java(self._spark).commit.Publication.hasPublished(self.loaded(), self._feed))
 
     def publication_state(self) -> str:
@@ -223,7 +224,7 @@ class IcebergLedger:
         return str(jvm.java(self._spark).commit.Publication.state(self.loaded(), self._feed))
 
     def branch_is_free(self, branch: str) -> bool:
-        """Return whether a feed may begin to use ``branch``: a missing branch, or one at the main branch's snapshot."""
+        """Return whether a feed may begin to write to ``branch``: it is missing or at the main branch's snapshot."""
         table = self.loaded()
         ref, main = table.refs().get(branch), table.currentSnapshot()
         if ref is None or main is not None:
@@ -245,8 +246,8 @@ class IcebergLedger:
             start = page[-1]["parent"]
             if start is None:
                 return
-            # Every call reads 8 times as many snapshots as the last call, because most callers need only the newest
-            # snapshot, and a few need all.
+            # A call reads 8 times as many snapshots as the call before: most callers need only the newest, a few need
+            # all.
             most = min(8 * most, MOST_A_CALL)
 
     def loaded(self) -> Any:

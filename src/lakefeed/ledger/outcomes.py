@@ -30,7 +30,7 @@ class Counts:
     dead_letters: int = 0
     skipped: int = 0
     left_out: int = 0
-    """The number of rows that lack a field of their record."""
+    """The number of records that have a JSON field without a column."""
 
     @property
     def rows(self) -> int:
@@ -45,12 +45,12 @@ ZERO = Counts()
 
 
 def counts_by_partition(text: str) -> dict[Partition, Counts]:
-    """Read a snapshot's ``{"topic":{"0":[records,dead_letters,skipped,left_out]}}``; ``left_out`` may be missing."""
+    """Read ``{"topic":{"0":[records,dead_letters,skipped,left_out]}}`` of a snapshot; ``left_out`` may be missing."""
     return {key: Counts(*counts) for key, counts in by_partition(json.loads(text)).items()}
 
 
 def check_outcomes(spark: SparkSession, commit_id: str) -> str:
-    """Return a batch's counts as JSON after its rows were computed; raise Spark's error if the batch must not land."""
+    """Return as JSON the counts of a batch that Spark has computed; raise Spark's error if it must not land."""
     outcomes = jvm.java(spark).commit.Outcomes.of(commit_id)
     if outcomes is None:
         return "{}"
@@ -59,18 +59,18 @@ def check_outcomes(spark: SparkSession, commit_id: str) -> str:
 
 
 def seconds_since_allowed(spark: SparkSession, commit_id: str) -> float:
-    """Return the seconds since ``check_outcomes`` allowed a batch to land; -1 if it has not allowed that yet."""
+    """Return the seconds since ``check_outcomes`` allowed the batch to land; -1 before that."""
     outcomes = jvm.java(spark).commit.Outcomes.of(commit_id)
     return -1.0 if outcomes is None else float(outcomes.secondsSinceAllowed())
 
 
 @contextmanager
 def timing_commit(phase: str, since_allowed: Callable[[], float]) -> Iterator[None]:
-    """Measure the seconds from a batch's permission to land to the end of the ``with`` block; add them to ``phase``."""
+    """Add to ``phase`` the seconds from the permission to land the batch to the end of the ``with`` block."""
     began = time.monotonic()
     yield
     seconds = since_allowed()
-    # Ignore a permission from before the block, because it was for another sink's commit.
+    # If the batch was allowed to land before the block began, that was another sink's commit: do not count it.
     if 0 <= seconds <= time.monotonic() - began:
         add_time(phase, seconds)
 
@@ -81,34 +81,34 @@ def total(counts: Mapping[Partition, Counts]) -> Counts:
 
 @dataclass(frozen=True)
 class Reason:
-    """A kind of dead letter."""
+    """An error that dead letters of a batch have in common."""
 
     reason: str
-    """The error without its numbers."""
+    """The error's text without numbers, so that similar errors are counted together."""
     count: int
     sample: str = ""
-    """One of the errors in full."""
+    """The whole text of one of the errors."""
 
 
 @dataclass(frozen=True)
 class SchemasMissing:
-    """The batch is not written: it has records of writers' schemas that the reader's schema does not cover."""
+    """The batch is not written: writers used schemas that the reader's schema does not cover."""
 
     schema_ids: frozenset[int]
 
 
 @dataclass(frozen=True)
 class FieldsMissing:
-    """The batch is not written: records have JSON fields without a column, which can become columns."""
+    """The batch is not written: its records have JSON fields that have no column yet but can become columns."""
 
     starts: Mapping[Partition, int]
-    """The offset of the first such record of each partition that has one."""
+    """By partition, the offset of its first record with such a field; other partitions are missing."""
     field: str
-    """The path of one of the fields."""
+    """The path of one such field."""
 
 
 class RuleChanged(Exception):
-    """The batch is not written: the sink takes fewer of the batch's records than when they were read."""
+    """The batch is not written: the sink now accepts fewer of its records than when they were read."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class OverBudget:
 
 
 class BatchOutcomes:
-    """Counts the records of one attempt to write a batch; a context manager.
+    """Counts the records of one attempt to write a batch, within a ``with`` block.
 
     After all tasks and before the commit, the catalog (``io.lakefeed.commit.FeedTable``) compares the counts with the
     limits of ``bound`` and ``cover``, and writes the counts to the snapshot's summary.
@@ -149,13 +149,13 @@ class BatchOutcomes:
         jvm.java(self._spark).commit.Outcomes.close(self.commit_id)
 
     def next(self) -> None:
-        """Begin the next batch with a new commit id, for a query that uses one plan for all batches."""
+        """Begin the next batch under a new commit id, in a query whose batches share one plan."""
         following = uuid.uuid4().hex
         self._outcomes.next(self.commit_id, following)
         self.commit_id = following
 
     def bound(self, *, max_rows: int | None, max_share: float | None, before: Counts = ZERO) -> None:
-        """Refuse a commit with more dead letters than these limits; ``before`` are the counts of earlier batches."""
+        """Refuse the commit if dead letters exceed these limits; ``before`` has the counts of earlier batches."""
         self._outcomes.bound(
             UNBOUNDED if max_rows is None else max_rows,
             1.0 if max_share is None else float(max_share),
@@ -172,12 +172,12 @@ class BatchOutcomes:
         self._outcomes.cover(list(schema_ids))
 
     def require_fields(self) -> None:
-        """Refuse the commit if a record has a JSON field without a column that can become one."""
+        """Refuse the commit if a record has a JSON field that has no column yet but can become a column."""
         self._outcomes.requireFields()
 
     def accepted(self, judged: DataFrame) -> DataFrame:
-        """Count all records; return the records that become rows, without the column ``RECORD``."""
-        # The frame's session may differ from this object's session, and both sessions need the catalog.
+        """Count all records; return those that become rows, as a DataFrame without the column ``RECORD``."""
+        # The DataFrame's session may be another session than this object's; both need the catalog.
         judged.sparkSession.conf.set(f"spark.sql.catalog.{CATALOG}", CATALOG_CLASS)
         record = sf.col(f"{RECORD}.record")
         is_row = sf.call_function(
@@ -220,7 +220,7 @@ class BatchOutcomes:
 
     @property
     def counts(self) -> Counts:
-        """The counts of all partitions together; complete when all tasks have ended."""
+        """The sum of all partitions' counts; complete when all tasks have ended."""
         counted = self._outcomes
         return Counts(counted.records(), counted.deadLetters(), counted.skipped(), counted.leftOut())
 
@@ -241,19 +241,19 @@ class BatchOutcomes:
 
     @property
     def dead_ranges(self) -> list[OffsetRange]:
-        """For partitions with dead letters, the range from the first letter to the last one."""
+        """For each partition with dead letters, the range from its first dead letter to its last."""
         bounds = by_partition(json.loads(str(self._outcomes.deadRanges())))
         return [OffsetRange(*key, start, end) for key, (start, end) in bounds.items()]
 
 
 class LeftOutFields:
-    """Counts a run's records with JSON fields that have no column."""
+    """Counts the records of a run that have JSON fields without a column."""
 
     def __init__(self) -> None:
         self._records, self._next_note = 0, 1
 
     def notes(self, outcomes: BatchOutcomes) -> Iterator[str]:
-        """Yield a message at the run's first record with a left-out field, and again at 100 times as many records."""
+        """Yield a message at the run's first record with such a field, and again at 100 times as many records."""
         self._records += outcomes.counts.left_out
         if self._records >= self._next_note and outcomes.counts.left_out:
             self._next_note = 100 * self._records
@@ -262,7 +262,7 @@ class LeftOutFields:
 
 
 MOST_REASONS = 20
-"""The maximum number of reasons that are read per batch, because every field of a reason costs a call into the JVM."""
+"""The most reasons that are read for a batch, because reading a reason costs three calls into the JVM."""
 LONGEST_SAMPLE = 2000
 
 RECORD = "_lakefeed"

@@ -1,7 +1,7 @@
 """Stores a feed's pause beside its checkpoint, where the feed's next start reads it on any machine.
 
-The pause is not in ``lakefeed.json``, because a driver could overwrite that file with an older copy. A start lists the
-location anyway, so a start costs another request only if the feed is paused.
+The pause has its own file, because a driver could overwrite ``lakefeed.json`` with an older copy. A start lists the
+location anyway, so it needs one more request only if the feed is paused.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class CheckpointPauses:
 
 
 class LocalPauses:
-    """Stores the pause of a feed without a checkpoint in the user's home, which other machines cannot read."""
+    """Stores the pause of a feed without a checkpoint, in the user's home: other machines cannot read it."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -100,7 +100,7 @@ class LocalPauses:
 
 
 def pause_of(text: str) -> Pause:
-    """Read a stored pause. Unreadable text is a pause, too: a broken file must not resume the feed."""
+    """Read a stored pause. Unreadable text counts as a pause: a broken file must not make the feed resume."""
     try:
         pause = Pause.model_validate_json(text)
     except ValueError:
@@ -129,7 +129,7 @@ def stored_pause(config: PipelineConfig, connections: Connections) -> PauseStore
 
 
 def pause_of_next_start(config: PipelineConfig, connections: Connections) -> Pause | None:
-    """Return the stored pause in which the next start would wait; None if there is none, or if it is unreadable."""
+    """Return the stored pause for which the next start would wait; None without a pause, or if it cannot be read."""
     try:
         return stored_pause(config, connections).read()
     except (LakefeedError, OSError):

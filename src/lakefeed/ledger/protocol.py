@@ -11,7 +11,7 @@ from lakefeed.ledger.snapshot_summary import Commit
 
 
 class CommitCheck(Enum):
-    """The result of the check whether a batch has to be written."""
+    """The ledger's decision about a batch: write it or skip it."""
 
     NEW = "new"
     """The batch begins where the last commit ended: write it."""
@@ -22,7 +22,7 @@ class CommitCheck(Enum):
 
 class Ledger(Protocol):
     keeps_offsets: ClassVar[bool]
-    """False if the sink stores no offsets; the feed then resumes from its checkpoint."""
+    """Whether the sink stores offsets; otherwise the feed resumes from its checkpoint."""
 
     def position(self) -> Position | None:
         """Return the feed's position; None without a commit. Raise CheckpointMismatch if a rollback made it unknown."""
@@ -31,7 +31,7 @@ class Ledger(Protocol):
         """Yield the feed's commits that the sink still has, newest first."""
 
     def take_fence(self) -> str | None:
-        """Take a new fence: only this driver can commit to the feed from now on. None if the sink has no fences."""
+        """Take a new fence, so that only this driver can commit to the feed. Return None if the sink has no fences."""
 
     def fence_taken(self) -> str | None:
         """Return the newest fence; None if no driver has taken one."""

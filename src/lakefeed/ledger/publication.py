@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 AUDIT = "lakefeed.audit"
-"""The table property ``lakefeed.audit.<feed>`` has a ``StoredAudit`` as JSON."""
+"""The prefix of the table property ``lakefeed.audit.<feed>``, whose value is a ``StoredAudit`` as JSON."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class TableAudit:
     Attributes:
         rows: the number of rows in the branch.
         new_rows: ``rows`` minus the rows of the published table; negative if rows were deleted.
-        failures: a sentence with the numbers for every expectation that failed.
+        failures: for every expectation that failed, a sentence with the numbers.
     """
 
     snapshot_id: int
@@ -39,7 +39,7 @@ State = Literal["published", "nothing new", "failed", "would be published"]
 
 @dataclass(frozen=True, kw_only=True)
 class Publication:
-    """The result of ``lakefeed tables publish``; ``audit`` is None if the branch had nothing new."""
+    """The result of ``lakefeed tables publish``; ``audit`` is None if the branch had no unpublished commit."""
 
     table: str
     branch: str
@@ -61,7 +61,7 @@ class Publication:
 
 @dataclass(frozen=True)
 class StoredAudit:
-    """The result of a feed's last audit, as a table property stores it; ``at`` is in seconds since 1970."""
+    """The result of a feed's last audit, as stored in a table property; ``at`` is in seconds since 1970."""
 
     snapshot_id: int
     at: float

@@ -28,11 +28,11 @@ POSITION = "lakefeed.position"
 BRANCH = "lakefeed.branch"
 UPSERTED = "lakefeed.upserted"
 MERGED_BECAUSE = "lakefeed.merged-because"
-"""The reason why a MERGE landed a batch of changes; missing if the index of keys landed the batch."""
+"""Why a MERGE landed a batch of changes; missing if lakefeed's index of keys found the rows to change."""
 
 ADOPTED = "lakefeed.adopted"
 ROUTED = "lakefeed.routed"
-"""The number of rows of a batch in each of the feed's tables: ``{"name": rows}``."""
+"""The number of rows that a batch added to each of the feed's tables: ``{"name": rows}``."""
 
 MERGED = "spark.merge-into.num-target-rows-"
 """The prefix of Spark's counts of a MERGE (inserted, updated, deleted), which Iceberg puts into the snapshot."""
@@ -46,7 +46,7 @@ class PositionReset:
 
     Attributes:
         positions: the old and the new offset of every partition that moves.
-        left_ids: the old ids of topics that were recreated, and the ids of topics that the feed no longer reads.
+        left_ids: by topic name, the old ids of recreated topics, and the ids of topics that the feed no longer reads.
         deleted_rows: the number of rows that the commit deleted, by partition; None if it kept the rows.
         unknown: whether the old position is unknown, because the table was rolled back; ``positions`` is then empty.
     """
@@ -58,7 +58,7 @@ class PositionReset:
     unknown: bool = False
 
     def to_json(self, ranges: OffsetRanges) -> str:
-        """Return the text for a snapshot's summary; ``ranges`` are empty ranges at the new position."""
+        """Return the move's text for a snapshot's summary; ``ranges`` are empty ranges at the new position."""
         ids, moved = {**ranges.topic_ids, **self.left_ids}, by_topic(self.positions)
         topics = {
             topic: {"id": ids.get(topic, ""), "ranges": moved.get(topic, {})}
@@ -125,7 +125,7 @@ class Adoption:
 
 
 def adopted_property(feed: str, ranges: OffsetRanges) -> dict[str, str]:
-    """Return a table property with a takeover's offsets, which stays when the takeover's snapshot expires."""
+    """Return a table property with a takeover's offsets, because the takeover's snapshot may expire."""
     return {f"{ADOPTED}.{feed}": json.dumps(by_topic(ranges.ends), separators=(",", ":"))}
 
 
@@ -158,7 +158,7 @@ class Upserts:
 
     @property
     def superseded(self) -> int:
-        """The number of changes that a newer change of the same key in the batch replaces."""
+        """The number of changes that a newer change of the same key, in the same batch, replaces."""
         return self.changes - self.keys
 
     @property
@@ -184,13 +184,13 @@ class Upserts:
 
 
 def net_rows(summary: Mapping[str, str]) -> int:
-    """Return by how many rows a snapshot enlarges the table; negative if it removes rows."""
+    """Return how many more rows the table has after a snapshot; negative if the snapshot removes rows."""
     plus, minus = ("added-records", "removed-position-deletes"), ("deleted-records", "added-position-deletes")
     return sum(int(summary.get(key, 0)) for key in plus) - sum(int(summary.get(key, 0)) for key in minus)
 
 
 def rows_of(summary: Mapping[str, str]) -> tuple[int, int]:
-    """Return the number of rows that a commit has written, and by how many rows it enlarges the table."""
+    """Return how many rows a commit has written, and how many more rows the table has since."""
     if (upserts := Upserts.of(summary)) is not None:
         return upserts.landed, upserts.inserted - upserts.deleted
     if ROUTED in summary:
@@ -200,14 +200,14 @@ def rows_of(summary: Mapping[str, str]) -> tuple[int, int]:
 
 
 class SnapshotProperties(Protocol):
-    """A commit that a sink lands, with the properties for the snapshot's summary."""
+    """A commit that a sink is to land; ``properties`` returns what its snapshot's summary stores."""
 
     def properties(self) -> dict[str, str]: ...
 
 
 @dataclass(frozen=True)
 class Commit:
-    """One commit of a feed, read from its snapshot or to be written."""
+    """One commit of a feed: read from its snapshot, or still to be written."""
 
     feed: str
     batch_id: int
@@ -216,21 +216,21 @@ class Commit:
     snapshot_id: int | None = None
     rows: int = 0
     grown: int = 0
-    """By how many rows the commit enlarges the table; negative if a move deletes rows."""
+    """How many more rows the table has after the commit; negative if the commit removes rows."""
     files: int = 0
     counts: Mapping[Partition, Counts] = field(default_factory=dict)
     committed_at: float = 0.0
     """Seconds since 1970."""
     move: PositionReset | None = None
-    """Set if the commit adds no batch but moves the feed: its ranges are empty, at the new position."""
+    """The move, if the commit is one instead of a batch: its ranges are empty, at the new position."""
     adopted: Adoption | None = None
-    """Set if the commit adds no batch but takes the table over from another tool."""
+    """The takeover of the table from another tool, if the commit is one instead of a batch."""
     upserts: Upserts | None = None
-    """Set if the batch changed rows by their keys; ``rows`` then counts the inserted and the updated rows."""
+    """The counts of a batch that changed rows by key; ``rows`` then counts the inserted and the updated rows."""
     merged_because: str | None = None
-    """Why a MERGE landed the changes; None if the index of keys did."""
+    """Why a MERGE landed the changes; None if lakefeed's index of keys found the rows to change."""
     routed: Mapping[str, int] | None = None
-    """The number of rows in each of the feed's tables; None if the feed has one table."""
+    """The number of rows that the commit added to each of the feed's tables; None if the feed has one table."""
 
     @property
     def title(self) -> str:
@@ -238,13 +238,13 @@ class Commit:
 
     @property
     def left_ids(self) -> dict[str, str]:
-        """The ids of topics that a move leaves, by name: the topic was recreated, or the feed no longer reads it."""
+        """By topic name, the ids that a move leaves: the topic was recreated, or the feed no longer reads it."""
         left = self.move.left_ids if self.move else {}
         return {topic: old for topic, old in left.items() if old != self.ranges.topic_ids.get(topic)}
 
     @property
     def rewound(self) -> dict[Partition, tuple[int, int]]:
-        """The offsets ``[start, end)`` that the feed reads again after a move; a recreated topic has none."""
+        """The offsets ``[start, end)`` that the feed reads again after a move; recreated topics are left out."""
         positions, left = self.move.positions if self.move else {}, self.left_ids
         return {key: (to, start) for key, (start, to) in positions.items() if to < start and key[0] not in left}
 
@@ -265,7 +265,7 @@ class Commit:
 
     @classmethod
     def from_json(cls, text: str, *, number: int, committed_at: float = 0.0) -> Commit:
-        """Read the output of ``to_json``; the commit's ``number`` in the ledger becomes its snapshot id."""
+        """Read the output of ``to_json``; ``number``, the commit's number in the ledger, becomes its snapshot id."""
         return cls.of(number, json.loads(text), committed_at=committed_at)
 
     @classmethod
@@ -273,7 +273,7 @@ class Commit:
         move = PositionReset.from_json(summary[MOVED]) if MOVED in summary else None
         rows, grown = rows_of(summary)
         if move is not None:
-            # To delete rows, Iceberg copies the other rows of their files, and counts the copies as added rows.
+            # When Iceberg deletes rows, it copies the files' other rows and counts the copies as added rows.
             rows, grown = 0, -sum((move.deleted_rows or {}).values())
         return cls(
             feed=summary[FEED],
@@ -296,13 +296,13 @@ class Commit:
 
 @dataclass(frozen=True)
 class Backfill:
-    """A commit of old records, which does not change the feed's position.
+    """A commit that adds old records and leaves the feed's position as it is.
 
     Attributes:
         fence: the fence of the feed's backfills, ``<feed>.backfills``.
         number: the snapshot's sequence number; in a table of format version 1, which has no sequence numbers, the
             snapshot's time in ms.
-        grown: by how many rows the commit enlarges the table.
+        grown: how many more rows the table has after the commit.
         after: the number of the feed's commits before the backfill, for audits.
     """
 
@@ -318,8 +318,8 @@ class Backfill:
     committed_at: float = 0.0
     after: int = 0
 
-    # Audits read these fields of a Commit or a Backfill; a backfill leaves them empty, because it is no batch and does
-    # not move the feed.
+    # Fields that audits read of a Commit and of a Backfill alike. They are empty here, because a backfill is no batch
+    # and does not move the feed.
     batch_id: ClassVar[None] = None
     move: ClassVar[None] = None
     adopted: ClassVar[None] = None
@@ -338,7 +338,7 @@ class Backfill:
     def of(
         cls, snapshot_id: int, summary: Mapping[str, str], *, number: int | None, milliseconds: int, after: int = 0
     ) -> Backfill:
-        """Read a snapshot's summary; ``number`` is the sequence number, if any, and ``milliseconds`` the time."""
+        """Read a snapshot's summary; ``number`` is its sequence number, if any, and ``milliseconds`` its time."""
         rows, grown = rows_of(summary)
         return cls(
             feed=summary[BACKFILL_OF],
@@ -357,7 +357,7 @@ class Backfill:
 
 @dataclass(frozen=True)
 class Replay:
-    """A commit that writes dead letters as rows, which does not change the feed's position."""
+    """A commit that writes dead letters as rows and leaves the feed's position as it is."""
 
     feed: str
     replay_id: str

@@ -48,13 +48,13 @@ def head_of(table: Table, feed: str | None) -> Snapshot | None:
 
 
 def scanned(table: Table, feed: str | None, **chosen: Any) -> DataScan:
-    """Return a scan of the rows in a feed's branch; ``chosen`` are more arguments of pyiceberg's ``Table.scan``."""
+    """Return a scan of the rows in a feed's branch; ``chosen`` are further arguments for pyiceberg's ``Table.scan``."""
     head = None if branch_of(table.properties, feed) is None else head_of(table, feed)
     return table.scan(snapshot_id=None if head is None else head.snapshot_id, **chosen)
 
 
 def ancestors(table: Table, feed: str | None = None) -> tuple[list[Snapshot], bool]:
-    """Return the snapshots of a feed's branch (default: the main one), oldest first, and whether none has expired."""
+    """Return the snapshots of a feed's branch (or the main one), oldest first, and whether none has expired."""
     by_id: dict[int | None, Snapshot] = {each.snapshot_id: each for each in table.metadata.snapshots}
     line: list[Snapshot] = []
     snapshot = head_of(table, feed)
@@ -67,8 +67,8 @@ def ancestors(table: Table, feed: str | None = None) -> tuple[list[Snapshot], bo
 def has_parent(snapshot: Snapshot) -> bool:
     """Return whether a snapshot has or had a parent; the parent may have expired.
 
-    When pyiceberg expires the parent, it removes the parent's id. But only a snapshot that never had a parent has
-    exactly the files that it has added.
+    When pyiceberg expires the parent, it removes the parent's id from the snapshot. But only the files of a snapshot
+    that never had a parent are exactly the files that it added.
     """
     summary = _summary(snapshot)
     has_older_files = summary.get("total-data-files", "0") != summary.get("added-data-files", "0")
@@ -83,7 +83,7 @@ def commits_of(line: Sequence[Snapshot], feed: str) -> Iterator[Commit]:
 
 
 def upserts_in(line: Sequence[Snapshot]) -> Iterator[Upserts]:
-    """Yield the counts of all MERGEs, which batches, backfills and replays run."""
+    """Yield the counts of all MERGE statements: those of batches, backfills and replays."""
     for snapshot in line:
         if upserts := Upserts.of(_summary(snapshot)):
             yield upserts
@@ -127,7 +127,7 @@ def rows_before(line: Sequence[Snapshot]) -> int:
 def others_in(line: Sequence[Snapshot]) -> Iterator[OtherCommit]:
     """Yield the commits of other programs that may have changed rows.
 
-    Compactions change no rows, nor do the empty snapshots of fences and of new branches of an empty table.
+    Compactions are left out, and so are the empty snapshots of fences and new branches: they change no rows.
     """
     for snapshot in line:
         summary = _summary(snapshot)
@@ -164,7 +164,7 @@ def position_in(table: Table, feed: str, *, where: str) -> Position | None:
             continue
         if recorded is not None and recorded.snapshot_id == snapshot.snapshot_id:
             return recorded
-        # The property has another snapshot's position, because another engine has changed the current snapshot.
+        # The property belongs to another snapshot: another engine has since made a different snapshot the current one.
         commit = Commit.of(snapshot.snapshot_id, summary)
         return Position(commit.ranges, snapshot.snapshot_id, is_move=commit.move is not None)
     if text is None or (recorded is not None and not whole):
@@ -185,7 +185,7 @@ class ReplayCommit:
     rows: int
     counts: Mapping[Partition, Counts]
     grown: int = 0
-    """By how many rows the commit enlarges the table."""
+    """How many more rows the table has after the commit; negative if the commit removes rows."""
     batch_id: None = None
 
     @property

@@ -19,17 +19,17 @@ Partition = tuple[str, int]
 WRITTEN_BY_ANOTHER = (
     "use the version of lakefeed that wrote the text; or restore the text if another program changed it"
 )
-"""The hint of errors for a value of the ledger that lakefeed cannot read."""
+"""The hint of errors about a value in the ledger that lakefeed cannot read."""
 
 OLDEST = "oldest"
-"""The mark of the position before the oldest record that the source still has."""
+"""The mark (a source's own name for an offset) of the position before the oldest record that the source still has."""
 
 Value = TypeVar("Value")
 _RANGE = re.compile(r"([A-Za-z0-9._-]{1,249}):(\d{1,9}):(\d{1,18}):(\d{1,18})", re.ASCII)
 
 
 def by_partition(topics: Mapping[str, Mapping[Any, Value]]) -> dict[Partition, Value]:
-    """Read the format of ``by_topic``; raise ValueError if a partition occurs twice, such as ``0`` and ``00``."""
+    """Read the result of ``by_topic``; raise ValueError if a partition occurs twice, such as ``0`` and ``00``."""
     pairs = [((topic, int(number)), value) for topic, values in topics.items() for number, value in values.items()]
     if len(by_key := dict(pairs)) != len(pairs):
         raise ValueError("a partition occurs twice")
@@ -59,7 +59,7 @@ class OffsetRange:
     marks: tuple[str, str] | None = None
     """The source's own names for start and end, such as Kinesis's sequence numbers; None if there are only offsets."""
     epoch: int | None = field(default=None, compare=False)
-    """The epoch of the Kafka leader that served the records. Another leader may serve the same records later."""
+    """The epoch of the Kafka leader from which the records were read; other leaders may have the same records."""
 
     def __post_init__(self) -> None:
         if self.partition < 0 or self.start < 0 or self.end < self.start:
@@ -103,7 +103,7 @@ class OffsetRanges:
 
     ranges: tuple[OffsetRange, ...]
     topic_ids: Mapping[str, str] = field(default_factory=dict)
-    """The ids that the broker gives to topics (KIP-516), by topic name: a recreated topic has another id."""
+    """By topic name, the id that the broker gives to the topic (KIP-516); a recreated topic has another id."""
 
     def __post_init__(self) -> None:
         ordered = tuple(sorted(self.ranges))
@@ -122,7 +122,7 @@ class OffsetRanges:
         *,
         marks: Mapping[Partition, tuple[str, str]] | None = None,
     ) -> OffsetRanges:
-        """Return the ranges from one position to another; a partition that ``start`` lacks begins at 0."""
+        """Return the ranges from ``start`` to ``end``; a partition that is not in ``start`` begins at 0."""
         ranges = (OffsetRange(*key, start.get(key, 0), at, (marks or {}).get(key)) for key, at in end.items())
         return cls(tuple(ranges), dict(topic_ids or {}))
 
@@ -132,7 +132,7 @@ class OffsetRanges:
         return cls.between(position, position, topic_ids)
 
     def in_epochs(self, epochs: Mapping[Partition, int]) -> OffsetRanges:
-        """Return the ranges with these leader epochs."""
+        """Return the same ranges with these leader epochs."""
         return replace(self, ranges=tuple(replace(span, epoch=epochs.get(span.key)) for span in self.ranges))
 
     @property
@@ -141,12 +141,12 @@ class OffsetRanges:
 
     @property
     def ends(self) -> dict[Partition, int]:
-        """The position after these ranges."""
+        """The offset after the range of each partition."""
         return {span.key: span.end for span in self.ranges}
 
     @property
     def end_marks(self) -> dict[Partition, str]:
-        """The source's own names for the ends; partitions without marks are omitted."""
+        """By partition, the source's own name for the range's end; partitions without marks are omitted."""
         return {span.key: span.marks[1] for span in self.ranges if span.marks is not None}
 
     def to_json(self) -> str:
@@ -209,7 +209,7 @@ def union(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
 
 
 def difference(ranges: Iterable[OffsetRange], taken: Iterable[OffsetRange]) -> list[OffsetRange]:
-    """Remove the offsets of ``taken`` from ``ranges``; return a ``union``."""
+    """Return the offsets of ``ranges`` that are not in ``taken``, as a ``union``."""
     cuts = ranges_by_partition(union(taken))
     left: list[OffsetRange] = []
     for span in union(ranges):
@@ -230,7 +230,7 @@ def intersection(ranges: Iterable[OffsetRange], others: Iterable[OffsetRange]) -
 
 
 class Offsets:
-    """A set of offsets with a fast test for one offset."""
+    """A set of offsets with a fast test of whether it has an offset."""
 
     def __init__(self, ranges: Iterable[OffsetRange]) -> None:
         self._ranges = ranges_by_partition(union(ranges))
@@ -251,14 +251,14 @@ def overlapping(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, OffsetRange
 
 
 def layers(ranges: Iterable[OffsetRange]) -> list[list[OffsetRange]]:
-    """Divide ranges into lists with at most one range per partition, as Spark's Kafka source requires."""
+    """Divide ranges into lists that have at most one range per partition, as Spark's Kafka source requires."""
     return [
         [span for span in layer if span is not None] for layer in zip_longest(*ranges_by_partition(ranges).values())
     ]
 
 
 def ranges_by_partition(ranges: Iterable[OffsetRange]) -> dict[Partition, list[OffsetRange]]:
-    """Return the ranges that have records, sorted, by their partitions."""
+    """Return, by partition, the sorted ranges that are not empty."""
     groups: dict[Partition, list[OffsetRange]] = defaultdict(list)
     for span in sorted(ranges):
         if span.records:
@@ -266,12 +266,12 @@ def ranges_by_partition(ranges: Iterable[OffsetRange]) -> dict[Partition, list[O
     return dict(groups)
 
 
-# A stateful query can resume only at its state's batch, and offsets do not identify that batch: a batch that only
-# closes windows reads no records. So the query's commits also have the range ``[batch, batch + 1)`` of partition 0 of
-# a pseudo-topic, whose id is Spark's id of the query. The commit check then refuses a gap, a repeated batch, and a
-# query whose checkpoint was lost or recreated, because its state was lost, too.
+# A stateful query can resume only at the batch of its state. Offsets do not identify that batch, because a batch that
+# only closes windows reads no records. So the query's commits also have the range ``[batch, batch + 1)`` of partition 0
+# of a pseudo-topic, whose id is Spark's id of the query. The commit check then refuses a gap, a repeated batch, and a
+# query whose checkpoint was lost or recreated, because then its state was lost, too.
 BATCHES = "lakefeed.batches"
-"""The name of the pseudo-topic. The commit check and the audits handle it like a Kafka topic."""
+"""The name of the pseudo-topic, which the commit check and the audits handle like a Kafka topic."""
 
 
 def with_batch(ranges: OffsetRanges, *, batch_id: int, query_id: str) -> OffsetRanges:
@@ -281,7 +281,7 @@ def with_batch(ranges: OffsetRanges, *, batch_id: int, query_id: str) -> OffsetR
 
 
 def without_batches(ranges: OffsetRanges) -> OffsetRanges:
-    """Return the ranges without that of the pseudo-topic."""
+    """Return the ranges without the pseudo-topic's range."""
     ids = {topic: topic_id for topic, topic_id in ranges.topic_ids.items() if topic != BATCHES}
     return OffsetRanges(tuple(span for span in ranges.ranges if span.topic != BATCHES), ids)
 
