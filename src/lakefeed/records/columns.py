@@ -25,7 +25,7 @@ class RowColumn:
 
 
 def columns_of(schema: Mapping[str, Any], *, deepest: int = DEEPEST) -> tuple[RowColumn, ...]:
-    """Return the columns of a Spark schema (``StructType.jsonValue()``), with structs up to ``deepest`` levels."""
+    """Return the columns of a Spark schema (``StructType.jsonValue()``), with at most ``deepest`` levels of structs."""
     fields: Sequence[Mapping[str, Any]] = schema.get("fields", ())
     return tuple(_column(field, deepest) for field in fields[:MOST_COLUMNS])
 

@@ -1,4 +1,4 @@
-"""Reads Kafka, a source from another package, or a source of rows; describes the topics of a source of records."""
+"""Reads Kafka, a package's source of records, or a source of rows; describes the topics of a source of records."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ FORMAT = "io.lakefeed.kafka.KafkaRecords"
 """Spark's Kafka source, which also accepts records whose timestamp does not fit Spark's type."""
 HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 BAD_TIMESTAMP = "bad_timestamp"
-"""The column with a timestamp in ms that does not fit Spark's type; ``timestamp`` is then null."""
+"""The column for a timestamp that does not fit Spark's type, in ms since 1970; ``timestamp`` is then null."""
 RECORDS_PER_TASK = 50_000
-"""The number of records that take a fraction of a second: smaller tasks save no time, but write more files."""
+"""The fewest records for a task of its own: they take a fraction of a second, and more tasks would write more files."""
 COPY = "lakefeed_copy"
 """A boolean column: whether the record is a copy of an earlier record."""
 REQUIRED = ("key", "value", "topic", "partition", "headers")
@@ -50,8 +50,8 @@ def read_stream(
     Args:
         starting: the start offsets of all partitions for a query without a checkpoint; -2 is the first record. Default:
             the source's start, if it is earliest or latest.
-        gather: wait for ``min_records_per_batch``; False for a query that ends by itself, which Spark would end before
-            it has read the last records.
+        gather: wait for ``min_records_per_batch``; False for a query that ends by itself, because Spark would end it
+            before it has read the last records.
         bounded: limit batches to ``max_records_per_batch``, which Spark's real-time mode does not support.
         fast_path: read with lakefeed's reader of offset ranges instead of Spark's.
     """
@@ -63,8 +63,8 @@ def read_stream(
         reader = reader.option("maxTriggerDelay", f"{source.max_wait_seconds}s")
     if bounded:
         reader = reader.option("maxOffsetsPerTrigger", source.max_records_per_batch)
-    # If the start is a time or offsets, the caller passes ``starting`` for a query without a checkpoint. Spark ignores
-    # the start for a query with a checkpoint, so "earliest" does no harm.
+    # If the start is a time or offsets, the caller passes ``starting`` for a query without a checkpoint. For a query
+    # with a checkpoint, Spark ignores the start, so "earliest" does no harm.
     word = source.start if source.starting.is_word else "earliest"
     start = word if starting is None else json.dumps(starting)
     return reader.options(startingOffsets=start, failOnDataLoss="true", includeHeaders=headers).load()
@@ -80,7 +80,7 @@ def read_batch(
 ) -> DataFrame:
     """Return a batch DataFrame of the undecoded records of offset ranges; default: of all records in the topics.
 
-    If two ranges overlap, the result has their common records twice.
+    If two ranges overlap, the result has the records in both of them twice.
     """
     options: dict[str, bool | str] = {"includeHeaders": headers, "failOnDataLoss": "true", "fastPath": fast_path}
     reader = spark.read.format(FORMAT).options(**client_options(source), **options)
@@ -92,7 +92,7 @@ def read_batch(
 
 
 def newest_per_key(records: DataFrame) -> DataFrame:
-    """Return the records that a compacted topic would have: each key's newest record in a partition, if it has a value.
+    """Return the records that compaction would keep: each key's newest record in a partition, if it has a value.
 
     All records without a key stay.
     """
@@ -103,7 +103,7 @@ def newest_per_key(records: DataFrame) -> DataFrame:
     return (
         newest.filter("newest.value IS NOT NULL")
         .select(*(sf.col(name if name in key else f"newest.{name}").alias(name) for name in records.columns))
-        # Sort, because the JVM counts outcomes per run of consecutive records of one partition.
+        # Sort by partition, because the JVM counts the outcomes of consecutive records of a partition together.
         .sortWithinPartitions("topic", "partition", "offset")
     )
 
@@ -141,7 +141,7 @@ def _subscription(source: KafkaSource) -> dict[str, str]:
 
 
 def _assignment(ranges: Sequence[OffsetRange]) -> dict[str, str]:
-    """Return the source's options for ranges with at most one range per partition."""
+    """Return Spark's options for reading these ranges, at most one range per partition."""
     starts: dict[str, dict[int, int]] = defaultdict(dict)
     ends: dict[str, dict[int, int]] = defaultdict(dict)
     for span in OffsetRanges(tuple(ranges)).ranges:
@@ -152,7 +152,7 @@ def _assignment(ranges: Sequence[OffsetRange]) -> dict[str, str]:
 
 
 def task_count(ranges: OffsetRanges, *, most: int) -> int:
-    """Return the number of tasks: one per partition with records; fewer if the batch is smaller than ``most``."""
+    """Return the number of tasks for a batch: one per partition with records; fewer if it is smaller than ``most``."""
     filled = sum(span.records > 0 for span in ranges.ranges)
     if filled <= 1:
         return max(1, filled)
@@ -161,7 +161,7 @@ def task_count(ranges: OffsetRanges, *, most: int) -> int:
 
 
 def coalesce_small(batch: DataFrame, ranges: OffsetRanges, *, most: int) -> DataFrame:
-    """Give a small batch fewer tasks than partitions, because every task writes its own files."""
+    """Return a small batch with fewer tasks than partitions, because every task writes its own files."""
     count = task_count(ranges, most=most)
     return batch.coalesce(count) if count < sum(span.records > 0 for span in ranges.ranges) else batch
 
@@ -169,8 +169,8 @@ def coalesce_small(batch: DataFrame, ranges: OffsetRanges, *, most: int) -> Data
 def deduplicated(records: DataFrame) -> DataFrame:
     """Return a topic's records without the copies that lakefeed's Kafka sink has sent after a failure.
 
-    Headers identify the copies, so all records of other writers stay. The state of a stream has, for every partition of
-    the topic, the rows of the writer's newest batch. A query that groups the result runs only in append mode.
+    Copies are recognized by headers, so all records of other writers stay. A stream keeps in its state, for every
+    partition of the topic, the writer's newest batch. A query that groups the result runs only in append mode.
 
     Args:
         records: a batch or a stream from Spark's Kafka source with ``includeHeaders``, in a session from
@@ -201,10 +201,10 @@ def mark_copies(records: DataFrame) -> DataFrame:
 
 
 class SourceTopics:
-    """The topics of a source; detects topics that were recreated (KIP-516) or cut off since the feed read them."""
+    """The topics of a source; detects whether a topic was recreated (KIP-516) or cut off since the feed has read it."""
 
     has_new_leaders = False
-    """Whether ``identify`` has found a new leader: records that were fetched in advance must then be discarded."""
+    """Whether ``identify`` has found a partition with a new leader, so that prefetched records must be discarded."""
 
     def __init__(self, source: KafkaSource) -> None:
         self._source = source
@@ -229,7 +229,7 @@ class SourceTopics:
         return topics if position is None else mark_cut_offs(self._source, topics, position.ranges.ranges)
 
     def identify(self, ranges: OffsetRanges) -> OffsetRanges:
-        """Return the ranges with topic ids and leader epochs; refuse a topic that was recreated or cut off."""
+        """Add topic ids and leader epochs to the ranges; refuse a topic that was recreated or cut off."""
         ids, epochs = self._topics.identify([span.key for span in ranges.ranges])
         for name, topic_id in ids.items():
             if self._ids.setdefault(name, topic_id) != topic_id:
@@ -263,10 +263,10 @@ __all__ = ["PartitionDescription", "Position", "SourceReader", "TopicDescription
 
 
 class SourceReader(Protocol):
-    """Reads one source in one session; the core creates it from the session and the validated settings."""
+    """Reads one source in one session; the core passes the session and the validated settings to the constructor."""
 
     has_new_leaders: bool
-    """Whether ``identify`` has found a new leader: see ``SourceTopics``."""
+    """Whether ``identify`` has found a partition with a new leader: see ``SourceTopics``."""
 
     def read_stream(
         self, *, starting: Mapping[str, Mapping[int, int]] | None = None, marks: Mapping[Partition, str] | None = None
@@ -280,10 +280,10 @@ class SourceReader(Protocol):
         """
 
     def read_batch(self, spans: Sequence[OffsetRange], *, of: OffsetRanges) -> DataFrame:
-        """Return records again as a batch DataFrame with the same columns; ``of`` has all ranges of the commit."""
+        """Return ranges of a commit again, as a batch DataFrame with the same columns; ``of`` has all its ranges."""
 
     def describe(self, position: Position | None = None) -> dict[str, TopicDescription | None]:
-        """Return, at the start of a run, ids and partitions of all topics; None for a topic that does not exist.
+        """Return ids and partitions of all topics, None for a topic that does not exist; called at a run's start.
 
         If a partition's log was cut off before ``position``, its description has the offset of the cut.
         """

@@ -21,9 +21,9 @@ class RegisteredFormat:
         registry_url: the address of a registry with Confluent's REST API, without credentials.
         reader_schema: the Avro schema (JSON) of the rows; ``avro_schema_of`` translates other schemas to Avro.
         credentials: the name of the credentials that ``lakefeed.jvm.put_credentials`` has stored.
-        registry_patience_seconds: how long a task asks a registry that does not answer, before the task fails.
+        registry_patience_seconds: how long a task asks a registry that does not answer before the task fails.
         accept: ``schema.accept`` of the pipeline file: which writers' schemas are accepted.
-        subject: the subject of the values' ids, because every context of a registry has its own ids.
+        subject: a subject of the values' schemas, which selects the registry's context: every context has its own ids.
         subjects: records whose schema is registered under none of these subjects are refused; empty to accept all.
         glue: for a registry of AWS Glue, its region and name with a slash between; the subject is then a schema's name.
     """
@@ -48,7 +48,7 @@ class ConfluentAvro(RegisteredFormat):
 
 @dataclass(frozen=True, kw_only=True)
 class ConfluentProtobuf(RegisteredFormat):
-    """Protobuf in Confluent's wire format: the message indexes after the id select a message of the schema.
+    """Protobuf in Confluent's wire format: the message indexes behind the schema id select a message of the schema.
 
     The message must have the name of the reader's record, without package and namespace.
     """
@@ -56,7 +56,7 @@ class ConfluentProtobuf(RegisteredFormat):
 
 @dataclass(frozen=True, kw_only=True)
 class ConfluentJson(RegisteredFormat):
-    """JSON in Confluent's wire format, with a JSON Schema in the registry; for its attributes see ``Json``."""
+    """JSON in Confluent's wire format, with a JSON Schema in the registry; for more attributes see ``Json``."""
 
     lenient: bool = False
     unknown_fields: UnknownField = "ignore"
@@ -99,7 +99,7 @@ class Json:
         lenient: whether to accept numbers and booleans as text, NaN and Infinity, whole numbers with more digits than
             a double has, and half surrogate pairs.
         unknown_fields: the treatment of a field that has no column: see ``decode.on_unknown_field``.
-        whole: whether a value of any form becomes the only column.
+        whole: whether the whole value, of any form, becomes the only column.
         variants: whether the only column, or the column of unknown fields, is a variant instead of text.
         refused_fields: with ``evolve``, the paths of fields that cannot become columns.
     """
@@ -136,8 +136,8 @@ class ResolvedDecoder:
         latest_id: the id of the newest version of the subject, or of the version in ``spec`` if that is older; None
             without a registry, and for a schema file.
         notes: messages about newer versions that cannot be used.
-        older: yields decoders for older versions, newest first, in case this decoder's rows fit no table.
-        writer_schema: returns a writer's schema by id as an Avro record schema; None for formats without schema ids.
+        older: yields decoders for older schemas, newest first, in case no table can have this decoder's rows.
+        writer_schema: returns the writer's schema with this id as an Avro record schema; None for formats without ids.
         encryption: returns what the rules of a schema encrypt, by the schema's id; None if they encrypt nothing.
     """
 

@@ -1,4 +1,4 @@
-"""Runs a user's transform, steps in Spark SQL and Python, over decoded rows; finds which state it keeps as a stream."""
+"""Applies a user's transform, steps in Spark SQL and Python, to decoded rows; finds which state its query keeps."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 
 PANDAS = ("pyarrow", "protobuf", "google.protobuf", "numpy", "pandas")
-"""The packages that pandas functions and transformWithState need besides PySpark; an error names the first one."""
+"""The packages that pandas functions and transformWithState need besides PySpark; an error names one."""
 _imported: dict[str, Path] = {}
-"""The files of modules from pipelines' folders: another pipeline may have another module of the same name."""
+"""By name, the file of each module from a pipeline's folder: another pipeline's module may have the same name."""
 
 
 class TransformSteps:
-    """A pipeline's transform; its SQL reads the rows from ``view``, its Python functions are in ``folder``."""
+    """A pipeline's transform. Its SQL reads the rows from the view ``view``; its Python functions are in ``folder``."""
 
     def __init__(self, transform: Transform | None, *, view: str, folder: Path | None = None) -> None:
         self._transform = transform
@@ -51,7 +51,7 @@ class TransformSteps:
         return {name: stream.topic for name, stream in self._transform.streams.items()} if self._transform else {}
 
     def __call__(self, rows: DataFrame | Mapping[str, DataFrame]) -> DataFrame:
-        """Transform all decoded rows, or the streams' rows by name; this opens the static tables."""
+        """Return the transformed rows of all decoded rows, or of the streams' rows by name. Opens the static tables."""
         views = rows if isinstance(rows, Mapping) else {self._view: rows}
         result = next(iter(views.values()))
         transform = self._transform
@@ -93,7 +93,7 @@ class TransformSteps:
 def split_by_topic(
     records: DataFrame, streams: Mapping[str, str], read: Callable[[DataFrame], DataFrame]
 ) -> DataFrame | Mapping[str, DataFrame]:
-    """Return the rows of all records; if there are ``streams``, return the rows by the streams' names.
+    """Return the rows of all records, or with ``streams`` the rows of each stream by its name.
 
     Topics are separated before they are decoded, so that every record is decoded, classified and counted once.
     """
@@ -139,7 +139,7 @@ def load(path: str, *, where: str, folder: Path | None = None) -> Any:
         hint = f"name one of {', '.join(names)}" if names else "define the function in the module"
         raise ConfigError(f"the module {module_name} has no {name}", where=where, hint=hint)
     for module_here, file in own.items():
-        # Skip a module that is imported only later, in a function's body, and another file's module of the same name.
+        # Skip modules that are imported later, in a function's body, and a module of the same name from another file.
         imported = sys.modules.get(module_here)
         if imported is not None and getattr(imported, "__file__", None) == str(file):
             _imported[module_here] = file
@@ -156,8 +156,8 @@ def _missing_pandas(package: str, *, where: str) -> MissingExtra:
 class Function:
     """A user's function from DataFrames to a DataFrame.
 
-    A parameter with the name of an earlier step, a table or the pipeline gets the rows of this step, table or pipeline.
-    The first other parameter gets the rows of the previous step. ``options`` are passed by name.
+    A parameter gets the rows of the earlier step, table or pipeline of the same name. The first parameter with another
+    name gets the rows of the previous step. ``options`` are passed by name.
     """
 
     def __init__(self, path: str, options: Mapping[str, Any], *, where: str, folder: Path | None = None) -> None:
@@ -241,7 +241,7 @@ def _require_columns(rows: DataFrame, columns: list[str], *, where: str) -> None
 
 @contextmanager
 def _explain_errors(where: str, frames: dict[str, DataFrame]) -> Iterator[None]:
-    """Replace Spark's error by a ConfigError with its reason and the existing columns."""
+    """Raise a ConfigError instead of Spark's error, with Spark's reason and the columns that exist."""
     try:
         with quietly():
             yield
@@ -263,7 +263,7 @@ HINTS = {
     "a window of that column; or set output_mode: update",
     "Sorting is not supported": "a stream has no end, so nothing is ever sorted; sort where the table is read",
 }
-"""Hints for errors of Spark, by a part of their text."""
+"""Hints by a substring of Spark's error."""
 PROCESSOR = "transformWithState in Python"
 PARTS = "spark.sql.shuffle.partitions"
 LEAST_PARTS, MOST_PARTS = 4, 200
@@ -307,7 +307,7 @@ class QueryPlan:
                 "the transform has to read each stream exactly once, so that each record is counted once",
                 where=where,
                 hint="replace the second reading by a group or by an explode of each row; to join topics, name them in "
-                "transform.streams, and read each of these once",
+                "transform.streams, and read each of them once",
             )
         if output_mode != "append" and not any(operator.startswith("aggregate") for operator in plan.state):
             what = f"output_mode: {output_mode} is for aggregates, but the transform has no aggregate"
@@ -325,12 +325,12 @@ class QueryPlan:
     def settings(self, spark: SparkSession) -> Iterator[None]:
         """Set Spark's settings for the state of a query that the ``with`` block starts, unless the user has set them.
 
-        The settings are the number of partitions (Spark's default is 200, and each partition costs a PUT per batch) and
-        the state store (Spark's default store has only one kind of value per operator). A query with a checkpoint keeps
-        the settings of its first start.
+        These are the number of partitions (Spark's default is 200, and each partition costs a PUT per batch) and the
+        state store (Spark's default store supports only one state variable per operator). A query with a checkpoint
+        keeps the settings of its first start.
         """
         requested: dict[str, str] = {}
-        given = spark.conf.getAll if self.state else {}  # Reading all settings takes a call for each.
+        given = spark.conf.getAll if self.state else {}  # To read all settings would take a call for each.
         if self.state and PARTS not in given:
             requested[PARTS] = str(max(LEAST_PARTS, min(MOST_PARTS, 2 * spark.sparkContext.defaultParallelism)))
         needs_variables = any(operator.startswith("transformWithState") for operator in self.state)
@@ -345,7 +345,7 @@ class QueryPlan:
                 spark.conf.unset(key) if key not in given else spark.conf.set(key, given[key])
 
     def require_same_state(self, noted: Sequence[str], *, checkpoint: str) -> None:
-        """Raise an error with the differences if the checkpoint's state comes from another transform."""
+        """Raise an error that lists the differences if a transform with other state has written the checkpoint."""
         if tuple(noted) == self.state:
             return
         lines = [line for line in ndiff(list(noted), list(self.state)) if not line.startswith("?")]
@@ -358,7 +358,7 @@ class QueryPlan:
 
 
 class _StateVariables:
-    """Stands in for Spark's ``StatefulProcessorHandle`` and records the variables that ``init`` declares."""
+    """Replaces Spark's ``StatefulProcessorHandle``, to record the variables that ``init`` declares."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -401,7 +401,7 @@ def state_variables(pickled: bytes) -> str:
         what = f"init(handle) of {type(processor).__name__} fails: {type(error).__name__}: {error}"
         hint = "in init, call only getValueState, getListState, getMapState and deleteIfExists of the handle"
         raise ConfigError(what, where="transform", hint=hint) from error
-    # Sort, because the state stays the same if the declarations change places.
+    # Sort, because the order of the declarations does not change the state.
     return "; ".join(sorted(variables.texts)) or "nothing"
 
 
@@ -411,10 +411,10 @@ def keeps_no_state(config: PipelineConfig) -> bool:
 
 
 def transform_id(config: PipelineConfig, *, folder: Path | None) -> str | None:
-    """Return an id of the transform without Spark; None if the query keeps no state.
+    """Return an id of the transform, computed without Spark; None if the query keeps no state.
 
-    Two transforms with the same id keep the same state, unless a module that a Python function imports has changed: the
-    next start notices that by Spark's plan. ``folder`` is the folder of the pipeline file, which has the Python
+    Two transforms with the same id keep the same state, unless a module that a Python function imports has changed; the
+    next start finds such a change in Spark's plan. ``folder`` is the folder of the pipeline file, which has the Python
     functions.
     """
     if keeps_no_state(config):

@@ -1,4 +1,4 @@
-"""Translates all kinds of schemas to Avro schemas, so that tables and their evolution handle only one kind."""
+"""Translates schemas of all kinds to Avro schemas, so that the code for tables and their evolution handles one kind."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def avro_schema_of(
 ) -> str:
     """Translate the registered schema with an id to an Avro record schema (JSON).
 
-    An Avro schema stays unchanged, but contains the schemas that it refers to. Optional fields of Protobuf and JSON
-    Schema become unions with null and the default null; a proto3 field without presence has the default zero.
+    An Avro schema stays as it is, except that the schemas that it refers to are inserted. Optional fields of Protobuf
+    and JSON Schema become unions with null and the default null; a proto3 field without presence has the default zero.
 
     Args:
         spark: any session; its JVM translates Protobuf.
         kind: the kind that the schema must have in the registry. Default: any kind.
-        message: for Protobuf, the message, with or without the package. Default: the schema's first message.
-        subject: the subject of the id, for a registry with several contexts.
+        message: for Protobuf, the message's name, with or without the package. Default: the schema's first message.
+        subject: a subject of the schema, which selects the registry's context, because each context has its own ids.
 
     Raises:
         ResourceMissing: the registry does not have the id, or a schema that the schema refers to.
@@ -71,7 +71,7 @@ def usable_versions(
 ) -> Iterator[tuple[RegisteredSchema, str, list[str]]]:
     """Yield a subject's versions that can become a table, newest first; if none can, raise the newest version's error.
 
-    A version comes with its Avro schema, and with the errors of newer versions that cannot be used. If ``spark`` is
+    Each result has a version, its Avro schema, and the errors of newer versions that cannot be used. If ``spark`` is
     None, Protobuf is not translated.
     """
     refused: list[LakefeedError] = []
@@ -93,7 +93,7 @@ def usable_versions(
 
 
 def _newest_first(client: SchemaRegistry, subject: str) -> Iterator[int | None]:
-    yield None  # ``None`` stands for the newest version, which needs no request for the versions' numbers.
+    yield None  # ``None`` is the newest version: to read it, the numbers of the versions need not be requested.
     yield from reversed(client.version_numbers(subject)[:-1])
 
 
@@ -113,7 +113,7 @@ def avro_schema_of_schema(spark: SparkSession | None, schema: SchemaText, *, mes
             raise ConfigError(f"The JSON Schema is malformed: {malformed}", hint=MALFORMED) from None
         parse(text)
         return text
-    assert spark is not None  # The session's JVM translates Protobuf.
+    assert spark is not None  # Protobuf is translated in the session's JVM.
     references = [reference.text for reference in schema.references]
     return avro_schema_of_protobuf(spark, schema.text, references=references, message=message)
 

@@ -24,10 +24,10 @@ OP = "debezium_op"
 """The column with the operation: c, r (read by a snapshot), u or d."""
 
 TS_MS = "debezium_ts_ms"
-"""The column with the time of the change, in ms since 1970, by the database's clock or else the connector's."""
+"""The column with the time of the change, in ms since 1970, by the clock of the database or the connector."""
 
 OWN_KEY = f"{OWN}_key"
-"""The column with the decoded key, beside the value's fields."""
+"""The column that has the decoded key until the rows are complete, beside the value's fields."""
 
 _DELETE = "d"
 _UPSERTS = ("c", "r", "u")
@@ -39,10 +39,10 @@ class DeleteRule:
 
     Attributes:
         tombstones: whether a record with a null value deletes.
-        columns: the columns that mark deletes, each with its values that mark a delete.
-        keys: the key columns; if a delete lacks them, their values come from the record's key.
-        are_columns: whether the decoded rows have the key columns, which then must not be null; False if a transform
-            makes the columns.
+        columns: by column, the values that mark a delete.
+        keys: the key columns; if a delete lacks values for them, the record's key has the values.
+        are_columns: whether the decoded rows have the key columns, which must not be null; False if a transform adds
+            them.
     """
 
     tombstones: bool
@@ -54,8 +54,8 @@ class DeleteRule:
 def unwrap(records: DataFrame) -> DataFrame:
     """Replace the change events in ``decoded.value`` by their rows.
 
-    The row of a delete comes from ``before``, which has the whole row or only its key, depending on the database's
-    log. A tombstone stays null. A truncate and an unknown ``op`` are errors of their records.
+    The row of a delete comes from ``before``, which has the whole row or only its key, depending on the database's log.
+    A tombstone stays null. For a truncate or an unknown ``op``, ``decoded.error`` has the reason.
     """
     decoded = sf.col("decoded")
     event, schema = decoded["value"], _struct(records.select("decoded.value").schema, "value")
@@ -99,7 +99,7 @@ def _after(event: StructType) -> StructType:
 
 
 def why_no_rows(values: StructType) -> ConfigError | None:
-    """Return the error of ``unwrap`` for events of this type; None if ``unwrap`` raises none."""
+    """Return the error that ``unwrap`` raises for events of this type; None if it raises no error."""
     try:
         _after(_events(values))
     except ConfigError as error:
@@ -175,14 +175,14 @@ def _struct(schema: StructType, name: str) -> StructType:
 
 
 def _key_columns(rows: DataFrame, keys: Sequence[str]) -> dict[str, Column]:
-    """Return the key columns; in a delete, the record's key replaces null values."""
+    """Return the key columns; a delete gets values of the record's key where they are null."""
     if OWN_KEY not in rows.columns:
         return {}
     requested = {key.lower() for key in keys}
     key, key_type = sf.col(OWN_KEY), rows.schema[OWN_KEY].dataType
     own = {name.lower() for name in key_type.names} if isinstance(key_type, t.StructType) else set()
     if isinstance(key_type, t.StructType) and "payload" in key_type.names and requested.isdisjoint(own):
-        # Connect's JsonConverter writes a key as {"schema": …, "payload": …}.
+        # With schemas enabled, Connect's JsonConverter writes a key as {"schema": …, "payload": …}.
         key, key_type = key["payload"], key_type["payload"].dataType
     names = {name.lower(): name for name in key_type.names} if isinstance(key_type, t.StructType) else {}
     columns = {}

@@ -18,7 +18,7 @@ from lakefeed.records.schema.parse import require_usable
 from lakefeed.records.spec import DecodeSpec
 
 KEY = "decoded_key"
-"""The column with the decoded key: a struct of the key's fields, or for formats without fields the key itself."""
+"""The column with the decoded key: a struct of the key's fields, or the key itself for a format without fields."""
 
 _RESULT = "_lakefeed_key"
 _VALUE = "_lakefeed_value"
@@ -27,14 +27,14 @@ _VALUE = "_lakefeed_value"
 def decoded(records: DataFrame, spec: DecodeSpec, *, key: DecodeSpec | None = None) -> DataFrame:
     """Add the column ``decoded: struct<value, schema_id, error>`` to a batch or a stream.
 
-    An unreadable record gets an ``error`` and does not stop the job. A schema registry that does not answer stops the
-    job: see ``registry_error_of``.
+    An unreadable record gets an ``error``; the job continues. A schema registry that does not answer stops the job: see
+    ``registry_error_of``.
 
     Args:
         records: have the column ``value`` (bytes), as from Spark's Kafka source.
         spec: the encoding of the values.
-        key: the encoding of the keys (column ``key``). Keys add the column ``decoded_key``; an unreadable key is an
-            error of its record.
+        key: the encoding of the keys (column ``key``). If given, the column ``decoded_key`` is added; a record with an
+            unreadable key gets an ``error``.
 
     Raises:
         ConfigError: a schema cannot be used, or the JVM does not have the credentials.
@@ -65,7 +65,7 @@ def _with_value(records: DataFrame, spec: DecodeSpec, part: specs.Part = "value"
 
 
 def _by_expression(records: DataFrame, spec: ExpressionFormat) -> DataFrame:
-    """Decode by an installed package's expression; if it returns only nulls for a record, the record is an error."""
+    """Decode by an installed package's expression; a record for which it returns only nulls gets an error."""
     name = getattr(spec.decode, "__qualname__", repr(spec.decode))
     try:
         result = records.withColumn("decoded", sf.when(sf.col("value").isNotNull(), spec.decode(sf.col("value"))))
@@ -83,7 +83,7 @@ def _by_expression(records: DataFrame, spec: ExpressionFormat) -> DataFrame:
 
 
 def _with_key(records: DataFrame, spec: DecodeSpec) -> DataFrame:
-    """Add the column ``KEY`` to decoded records; an unreadable key is an error that begins with ``key:``."""
+    """Add the column ``KEY`` to decoded records; for an unreadable key, add an error that begins with ``key:``."""
     decoded = sf.col("decoded")
     as_values = records.withColumnsRenamed({"value": _VALUE, "key": "value", "decoded": KEY})
     keyed = _with_value(as_values, spec, "key").withColumnsRenamed(
@@ -104,7 +104,7 @@ def with_result(records: DataFrame, value: Column, *, schema_id: Column, error: 
 
 
 def _has_one_value(spec: DecodeSpec) -> bool:
-    """Return whether the format has no fields, so that the struct of a decoded key only wraps its value."""
+    """Return whether the format has no fields: then the struct of a decoded key has the whole key as its only field."""
     match spec:
         case specs.String() | specs.Raw():
             return True
@@ -181,7 +181,7 @@ def _protobuf_options(spark: SparkSession, spec: specs.PlainProtobuf) -> dict[st
 
 
 def _json_type(spark: SparkSession, spec: specs.Json) -> StructType:
-    """Return the columns of JSON records, with the column of unknown fields if there is one."""
+    """Return the columns of JSON records, including the column of unknown fields if the pipeline has it."""
     of_json = t.VariantType() if spec.variants else t.StringType()
     if spec.whole:
         return t.StructType().add("value", of_json)
@@ -207,7 +207,7 @@ def _table_type(spark: SparkSession, text: str, *, of: str) -> StructType:
                 converted = java.org.apache.spark.sql.avro.SchemaConverters.toSqlType(parser.parse(text))
                 document = json.loads(str(converted.dataType().json()))
             schema = t.StructType.fromJson(document)
-        else:  # PySpark's own parser would need an active session in this thread.
+        else:  # Call the JVM's parser, because PySpark's needs an active session in this thread.
             schema = t.StructType.fromJson(json.loads(java.org.apache.spark.sql.types.StructType.fromDDL(text).json()))
     except LakefeedError as unusable:
         raise ConfigError(

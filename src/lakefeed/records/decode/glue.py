@@ -1,6 +1,6 @@
-"""Answers the requests of a registry's client with AWS Glue's schema registry, as ``GlueClient.java`` does.
+"""Answers the requests of ``SchemaRegistry`` from AWS Glue's schema registry, as ``GlueClient.java`` does in the JVM.
 
-A subject is a schema of Glue, and the id of a schema is the number of its version.
+Glue's schemas are the subjects, and the number of a schema's version is the schema id.
 https://docs.aws.amazon.com/glue/latest/webapi/API_GetSchemaVersion.html
 """
 

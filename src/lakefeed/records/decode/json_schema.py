@@ -3,8 +3,9 @@
 A value without a fixed type becomes text with its JSON: a value of several types, an object without known fields, or an
 object whose schema contains itself.
 
-A place of the schema has several parts, because ``$ref`` and ``allOf`` add schemas to the place; a value has to meet
-all parts. ``SchemaDocuments`` has already checked that all keywords have values of the right types.
+A place is a position in the schema that describes one value. It can have several schemas (its parts), because ``$ref``
+and ``allOf`` add some; a value has to meet all of them. ``SchemaDocuments`` has already checked that all keywords have
+values of the right types.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from lakefeed.records.decode.json_schema_document import TYPES, Pointer, Resolve
 from lakefeed.records.schema.avro import ANY, DEEPEST, MOST_COLUMNS
 
 NAME = "lakefeed.json.name"
-"""The attribute of an Avro field with the name of the JSON property, if the field has another name."""
+"""The attribute of an Avro field that has the JSON property's name, if the field's name differs."""
 
 _FORMATS = {
     "date-time": {"type": "long", "logicalType": "timestamp-micros"},
@@ -31,7 +32,7 @@ _SINGLE: dict[str, Any] = {"integer": "long", "number": "double", "boolean": "bo
 _CHOICES = ("oneOf", "anyOf")
 _MOST_STEPS = 5 * MOST_COLUMNS
 _LONGEST_RECORD_NAME = 200
-# These keywords say nothing about values: a schema with only these keywords allows all types.
+# These keywords do not restrict values: a schema that has no other keyword allows all types.
 _SILENT = {"title", "description", "default", "examples", "$comment", "deprecated", "readOnly", "writeOnly"}
 
 _Part: TypeAlias = tuple[Any, Resolver]
@@ -52,7 +53,7 @@ class _Made(NamedTuple):
 
     @property
     def schema(self) -> Any:
-        """The type, as a union with null if it is nullable."""
+        """The Avro type; a union with null if values may be null."""
         return ["null", self.type] if self.nullable and self.type != "null" else self.type
 
 
@@ -129,7 +130,7 @@ class _Translation:
         return self._one_of(place.having((*base, (option, resolver))) for option in options if option is not False)
 
     def several(self, root: _Place) -> _Made:
-        """Return a record with the properties of all choices of the root; text if a choice is not an object."""
+        """Return a record with the properties of all alternatives of the root; text if one is not an object."""
         with suppress(_Recursive):
             if self._are_objects(root):
                 parts, around = self._flat(root)
@@ -147,7 +148,7 @@ class _Translation:
         return bool(options) and all(map(self._are_objects, inner))
 
     def _flat(self, place: _Place) -> tuple[list[_Part], frozenset[tuple[int, bool]]]:
-        """Return the parts of a place after resolving references and ``allOf``, and the references around them."""
+        """Resolve a place's references and ``allOf``; return its parts, and the references that lead to them."""
         flat: list[_Part] = []
         around = place.around
         left = [(part, place.around, False, False) for part in reversed(place.parts)]
@@ -182,7 +183,7 @@ class _Translation:
             raise ConfigError(what, where=str(place.path), hint=hint)
 
     def _one_of(self, places: Iterable[_Place]) -> _Made:
-        """Return the type of the places if all have the same type, otherwise text."""
+        """Return the type that all places have in common; text if their types differ."""
         options = [self.type(place) for place in places]
         types = [made._replace(nullable=False) for made in options if made.type != "null"]
         if not types:
@@ -230,8 +231,8 @@ class _Translation:
     def _sometimes(self, place: _Place) -> dict[str, list[_Part] | None]:
         """Return the properties that choices and conditions add to an object; None for a property of any type.
 
-        A property that only some choices describe can have any type in objects of the other choices, unless the other
-        choices forbid ``additionalProperties``.
+        If only some choices describe a property, it can have any type in objects that meet the remaining choices,
+        unless these forbid ``additionalProperties``.
         """
         added: dict[str, list[_Part] | None] = {}
         visited: set[int] = set()
@@ -279,7 +280,7 @@ class _Translation:
         return _Made({"type": "array", "items": made.schema}, is_any=made.is_any)
 
     def _unused(self, name: str) -> str:
-        """Make a record name unique, because every place has its own record, and Avro defines a name only once."""
+        """Return a name that no other record has: every place has its own record, and Avro defines a name only once."""
         name = name[:_LONGEST_RECORD_NAME]
         chosen = name
         while chosen in self._names:
@@ -305,7 +306,7 @@ def _properties(parts: Iterable[_Part]) -> dict[str, list[_Part]]:
 
 
 def _choices_of(part: _Part) -> Iterator[list[_Part]]:
-    """Yield a list of schemas for each choice and condition in a part; a value meets at least one schema of a list."""
+    """Yield the schemas of each choice or condition in a part; a value meets at least one of a list."""
     schema, resolver = part
     yield from _alternatives(part)
     several = [[schema.get("then", {}), schema.get("else", {})]] if "then" in schema or "else" in schema else []
@@ -319,7 +320,7 @@ def _alternatives(part: _Part) -> Iterator[list[_Part]]:
 
 
 def _kinds(schemas: Iterable[Mapping[str, Any]]) -> tuple[set[str] | None, bool]:
-    """Return the types without null that all schemas allow (None for any type), and whether they allow null."""
+    """Return the types (None for any) that all schemas allow, without null, and whether they allow null."""
     schemas = list(schemas)
     allowed = [kinds for kinds in map(_allowed, schemas) if kinds is not None]
     if not allowed:
@@ -334,7 +335,7 @@ def _kinds(schemas: Iterable[Mapping[str, Any]]) -> tuple[set[str] | None, bool]
 
 
 def _allowed(schema: Mapping[str, Any]) -> set[str] | None:
-    """Return the types that a schema allows (None for any type); a set with number also has integer."""
+    """Return the types that a schema allows, None for any type; if it allows number, it also allows integer."""
     kinds: set[str] = set(TYPES)
     if "type" in schema:
         kinds &= {schema["type"]} if isinstance(schema["type"], str) else set(schema["type"])

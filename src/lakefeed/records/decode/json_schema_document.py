@@ -23,7 +23,7 @@ MALFORMED = "correct the schema and register it again"
 TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _LEGACY = (DRAFT3, DRAFT4, DRAFT6, DRAFT7)
-# Only drafts after draft 7 have these keywords, which show the draft of a schema without ``$schema``.
+# Only drafts after draft 7 have these keywords: they show the draft of a document without ``$schema``.
 _LATER = ("$defs", "$anchor", "$dynamicAnchor", "$dynamicRef", "prefixItems", "unevaluatedProperties")
 _MAPS = ("properties", "patternProperties", "definitions", "$defs", "dependentSchemas")
 _LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
@@ -45,11 +45,11 @@ _TEXTS = ("$id", "$schema", "$anchor", "$dynamicAnchor", "$ref", "$dynamicRef")
 
 @dataclass(frozen=True)
 class Pointer:
-    """A place in a schema, for error messages."""
+    """The path of a schema within a document, as error messages show it."""
 
     steps: tuple[str, ...] = ()
     level: int = 0
-    """The number of schemas around the schema at this place."""
+    """How many schemas are around this one."""
 
     def below(self, *steps: str) -> Pointer:
         return Pointer((*self.steps, *steps), self.level + 1)
@@ -69,7 +69,7 @@ def too_deep() -> ConfigError:
 
 
 class SchemaDocuments:
-    """A JSON Schema and its references: the schemas that it refers to, by their names in ``$ref``."""
+    """A JSON Schema, and the documents that it refers to, by their names in ``$ref``."""
 
     def __init__(self, text: str, references: Mapping[str, str]) -> None:
         self._legacy: dict[int, bool] = {}
@@ -85,7 +85,7 @@ class SchemaDocuments:
         self.resolver: Resolver = registry.resolver_with_root(self._resources[""])
 
     def is_legacy(self, schema: Mapping[str, Any]) -> bool:
-        """Return whether a schema's draft is 7 or older, and so ignores keywords beside ``$ref``."""
+        """Return whether a schema's draft is 7 or older; these drafts ignore keywords beside ``$ref``."""
         return self._legacy.get(id(schema), False)
 
     def inside(self, schema: dict[str, Any], resolver: Resolver) -> Resolver:
@@ -117,7 +117,7 @@ class SchemaDocuments:
         return specification.create_resource(document)
 
     def _retrieve(self, uri: str) -> Resource[Any]:
-        """Return the document whose path shares the longest end with ``uri``, which names no document exactly."""
+        """Return the document whose path has the longest end in common with ``uri``, which is no document's name."""
 
         def same(key: str) -> int:
             return sum(1 for _ in takewhile(lambda two: two[0] == two[1], zip(_path(uri), _path(key), strict=False)))

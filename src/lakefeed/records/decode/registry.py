@@ -85,7 +85,7 @@ class _Refused(Exception):
 
 
 class NotARegistry(ConfigError):
-    """Another server than a registry answers: the address is wrong, or a load balancer answers during a restart."""
+    """The server that answers is no registry: the address is wrong, or a load balancer answers during a restart."""
 
     passes = True
 
@@ -94,7 +94,7 @@ class SchemaRegistry:
     """A client of a registry with Confluent's REST API; a call takes at most a few seconds.
 
     All methods raise Unreachable if the registry does not answer, AccessDenied if it refuses the credentials, and
-    ResourceMissing if it does not have the subject or id; the hint then has subjects with similar names.
+    ResourceMissing, with similar subjects in the hint, if it does not have the subject or id.
 
     Args:
         url: the base address, or several with commas, without credentials; Apicurio's ends in ``/apis/ccompat/v7``.
@@ -177,7 +177,7 @@ class SchemaRegistry:
         query: Mapping[str, str] | None = None,
         hint: str = "register the schema there",
     ) -> T:
-        """Request a path; return what ``pick`` takes of the answer. Raise an error about ``what`` if that is None."""
+        """Request a path; return the result of ``pick`` for the answer. If it is None, ``what`` is missing."""
         with self._failures(what):
             found = pick(self._ask(object, "GET", *path, query=query))
         if found is None:
@@ -249,7 +249,7 @@ class SchemaRegistry:
         document: Mapping[str, Any] | None = None,
         query: Mapping[str, str] | None = None,
     ) -> T:
-        """Return the JSON of the registry's answer. If no address answers, try all addresses once more, a bit later."""
+        """Return the JSON of the registry's answer. If no address answers, wait a moment and try all again."""
         if self._glue is not None:
             from lakefeed.records.decode import glue
 
@@ -306,7 +306,7 @@ class SchemaRegistry:
             return Unreachable(
                 f"The schema registry answers with HTTP status {status}",
                 where=where,
-                hint="try again later, and read the registry's log if the status stays",
+                hint="try again later, and read the registry's log if the status remains",
             )
         try:
             error = _checked(dict, json.loads(answer.body))
@@ -340,7 +340,7 @@ class SchemaRegistry:
 
 
 def _context(subject: str) -> str:
-    """Return the context at the start of a subject's name, such as ``:.staging:``; empty for the default context."""
+    """Return the context with which a subject's name begins, such as ``:.staging:``; empty for the default context."""
     return subject[: subject.find(":", 1) + 1] if subject.startswith(":.") else ""
 
 
@@ -382,7 +382,7 @@ def _checked(kind: type[T], answer: Any) -> T:
 
 
 def inline(text: str, referred: Sequence[str]) -> str:
-    """Insert the types of referenced schemas (dependencies first) into an Avro schema, each at its first use."""
+    """Return an Avro schema with the types of ``referred`` schemas (dependencies first), each at its first use."""
     definitions: dict[str, Any] = {}
     try:
         for schema in referred:
@@ -394,7 +394,7 @@ def inline(text: str, referred: Sequence[str]) -> str:
             what, hint="replace the nested levels by a recursive record, which becomes one column with JSON"
         ) from None
     except (ValueError, KeyError, TypeError, AttributeError):
-        # Parse the schemas one by one: the malformed one raises an error with the reason.
+        # Parse the schemas one after another, so that a malformed schema raises an error with the reason.
         for schema in (*referred, text):
             parse_any(schema, is_part=True)
         what = "the Avro schema does not fit the schemas that it refers to"
@@ -425,7 +425,7 @@ def _collect(schema: Any, namespace: str, definitions: dict[str, Any]) -> None:
 
 
 def _with_types(schema: Any, namespace: str, definitions: dict[str, Any], known: set[str]) -> Any:
-    """Replace the first use of a type by its definition; ``known`` are the types that are defined already."""
+    """Replace the first use of each type by its definition; ``known`` has the names that are defined already."""
     if isinstance(schema, str):
         full = full_name(schema, namespace)
         full = full if full in definitions or full in known else schema

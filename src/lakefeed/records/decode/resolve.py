@@ -46,9 +46,9 @@ def resolve_decoder(
 ) -> ResolvedDecoder:
     """Return the decoder of a source's records.
 
-    ``stored`` is the reader's schema that the table stores, either a guess of ``json: {schema: sample}`` or a merge of
-    writers' schemas. Without it, the subject's newest version that can be used becomes the reader's schema. With
-    ``variants``, JSON of any form becomes a variant instead of text.
+    ``stored`` is the reader's schema that the table stores: guessed by ``json: {schema: sample}``, or merged from
+    writers' schemas. Without ``stored``, the subject's newest version that can be used becomes the reader's schema.
+    With ``variants``, JSON of any form becomes a variant instead of text.
     """
     choices = partial(_choices, spark, decode, source, stored, accept)
     decoder = replace(next(choices()), older=lambda: islice(choices(), 1, None))
@@ -86,7 +86,7 @@ def _writers(spark: SparkSession, decode: Decode, registry: Registry, spec: Deco
 
 def _encryption(registry: Registry, spec: DecodeSpec, schema_id: int) -> str | None:
     assert isinstance(spec, specs.RegisteredFormat)
-    # A new client: new schemas are rare, and the token of an old client may have expired.
+    # Use a new client: new schemas are rare, and an old client's token may have expired.
     return encryption_of(SchemaRegistry.of(registry).schema(schema_id, spec.subject))
 
 
@@ -124,7 +124,7 @@ def _resolve(
     own, subjects = subject_of(encoded.subject, source, part), _allowed_subjects(encoded, source)
     if subjects and own not in subjects:
         raise ConfigError(
-            f"the table's schema comes from the subject {own}, but subjects does not allow its records",
+            f"the table's schema comes from the subject {own}, but the setting subjects does not list it",
             where="decode.avro.subjects" if part == "value" else "decode.key.avro.subjects",
             hint=f"add {own} to subjects, or set subject to a name in subjects",
         )
@@ -245,7 +245,7 @@ def _protobuf_file(protobuf: ProtobufDecode) -> DecodeSpec:
 
 
 def _imported(text: str, folder: Path, visited: set[str]) -> Iterator[str]:
-    """Yield the texts of the files that a .proto file imports directly or indirectly, without Protobuf's own files."""
+    """Yield the texts of the files that a .proto file imports, directly or indirectly, except Protobuf's own files."""
     for name in re.findall(r'^\s*import\s+(?:public\s+|weak\s+)?"([^"]+)"\s*;', text, re.MULTILINE):
         path = folder / name
         if name in visited or (name.startswith("google/") and not path.is_file()):
@@ -279,8 +279,8 @@ def _json_schema(block: JsonDecode, source: NumberedSource) -> str:
     return text
 
 
-# Confluent's client-side field level encryption: the serializer encrypts values after the rules of the schema's
-# ruleSet, and the records do not show it.
+# Confluent's client-side field level encryption: the serializer encrypts values by the rules in the schema's ruleSet,
+# and the records do not show which.
 # https://docs.confluent.io/platform/current/security/protect-data/csfle/overview.html
 _TAGS = "confluent:tags"
 _MOST_NAMED = 5
@@ -300,7 +300,7 @@ def encryption_of(schema: SchemaText) -> str | None:
             tags = {str(tag) for tag in _list(rule.get("tags"))}
             try:
                 fields = list(dict.fromkeys(_tagged(schema, tags)))
-            except (ValueError, RecursionError):  # Neither the schema nor its records can be read.
+            except (ValueError, RecursionError):  # Without the schema, its records cannot be read either.
                 fields = []
             more = f" and {len(fields) - _MOST_NAMED} more fields" if len(fields) > _MOST_NAMED else ""
             named = ", ".join(fields[:_MOST_NAMED]) + more
@@ -317,7 +317,7 @@ def _rules(rule_set: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def _tagged(schema: SchemaText, tags: set[str]) -> Iterator[str]:
-    """Yield the paths of fields with one of the tags: in the schema, and in the metadata beside it."""
+    """Yield the paths of fields that have one of these tags, in the schema itself or in its metadata."""
     metadata = schema.extra.get("metadata")
     beside = metadata.get("tags") if isinstance(metadata, Mapping) else None
     for path, its in beside.items() if isinstance(beside, Mapping) else ():

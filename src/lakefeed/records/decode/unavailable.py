@@ -25,13 +25,13 @@ OfLeaf = Callable[[Path, "Column", "DataType"], "Column | None"]
 
 
 class Leaf(NamedTuple):
-    """A field that may have the placeholder."""
+    """A field that may have the placeholder as its value."""
 
     path: Path
     value: Column
     type: DataType
     lacking: Column
-    """The condition that the field has the placeholder."""
+    """True in rows whose field has the placeholder."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,10 @@ class Unavailable:
 
     placeholder: str
     then: OnUnavailable = "set_null"
-    """The treatment of a missing value that the sink cannot read from the stored row."""
+    """What replaces the placeholder if the sink has no stored value."""
 
     def is_placeholder(self, column: Column, type_: DataType) -> Column | None:
-        """Return the condition that a value is the placeholder; None if no value of the type can be the placeholder."""
+        """Return a column that is true for the placeholder; None if no value of this type can be the placeholder."""
         data = self.placeholder.encode()
         match type_:
             case t.StringType():
@@ -62,7 +62,7 @@ class Unavailable:
 
     @classmethod
     def of_records(cls, config: PipelineConfig) -> Self | None:
-        """Return the rule for decoded records; None if the sink has the rule, or no rule is needed."""
+        """Return the rule to apply to decoded records; None if the sink applies it, or if no rule is needed."""
         placeholder, sink = config.decode.placeholder, config.upserting
         if placeholder is None or cls.of_sink(config) is not None or config.decode.on_unavailable == "keep":
             return None
@@ -70,14 +70,14 @@ class Unavailable:
 
     @classmethod
     def of_sink(cls, config: PipelineConfig) -> Self | None:
-        """Return the rule for a sink that can read the stored values; None for other sinks."""
+        """Return the rule for a sink that reads the stored values itself; None for other sinks."""
         placeholder = config.decode.placeholder
         if placeholder is None or config.upserting is None or not config.sink.chosen.reads_stored_rows:
             return None
         return cls(placeholder, config.decode.on_unavailable or "set_null")
 
     def without(self, rows: DataFrame) -> DataFrame:
-        """Replace placeholders in rows by null, unless the rule keeps them."""
+        """Return the rows with null in place of placeholders, unless the rule is to keep placeholders."""
         if self.then == "keep":
             return rows
         return rows.select(
@@ -89,7 +89,7 @@ class Unavailable:
         )
 
     def before_rows(self, decoded_records: DataFrame) -> DataFrame:
-        """Replace placeholders in ``decoded.value`` by null, or mark their records as errors, according to the rule."""
+        """Apply the rule to ``decoded.value``: replace placeholders by null, or give their records an error."""
         decoded = sf.col("decoded")
         value, error, type_ = decoded["value"], decoded["error"], decoded_records.select("decoded.value.*").schema
         if self.then == "error":
@@ -117,14 +117,14 @@ class Unavailable:
         return None if lacking is None else sf.when(lacking, sf.lit(None)).otherwise(column)
 
     def _texts(self) -> set[str]:
-        """Return all texts that mean the placeholder: itself, its bytes encoded, and a JSON array or map around it."""
+        """Return all texts that mean the placeholder: plain, as encoded bytes, or in a JSON array or map."""
         own, data = self.placeholder, self.placeholder.encode()
         coded = {base64.b64encode(data).decode(), base64.urlsafe_b64encode(data).decode(), data.hex()}
         return {own, *coded, *(json.dumps(each, separators=(",", ":")) for each in ([own], {own: own}))}
 
 
 def rebuilt(column: Column, type_: DataType, leaf: OfLeaf, path: Path = ()) -> Column | None:
-    """Replace fields of a value at all levels by the results of ``leaf``; None if all results are None."""
+    """Return a value with fields, at any level, replaced by the results of ``leaf``; None if all results are None."""
     if not isinstance(type_, t.StructType):
         made = leaf(path, column, type_)
         return made if made is None or not path else made.alias(path[-1])

@@ -1,4 +1,4 @@
-"""Decides whether a decoded record becomes a row, becomes a dead letter, is skipped, or stops the job.
+"""Decides whether a decoded record becomes a row or a dead letter, is skipped, or stops the job.
 
 The table and the dead letters use the same decision. On the fast path, ``DecodedReader.accept`` has the same rules.
 """
@@ -29,17 +29,17 @@ OnError = Literal["fail", "dead_letter"]
 OnNull = Literal["fail", "skip", "keep", "dead_letter"]
 OnBadTimestamp = Literal["error", "keep"]
 METADATA = ("topic", "partition", "offset", "timestamp", "key", "headers", "sequence_number")
-"""The parts of a record that a row can have beside the value; ``metadata_column`` returns the columns' names."""
+"""The metadata of a record that can become columns; ``metadata_column`` returns a column's name."""
 
 METADATA_PREFIX = "kafka_"
 """The prefix of metadata columns. ``_`` is not possible, because Iceberg reserves the name ``_partition``."""
 
 ROW, DEAD_LETTER, SKIPPED, STOP = range(4)
-"""The verdicts, as numbers that ``OutcomeFunction.java`` has, too."""
+"""The verdicts, with the same numbers as in ``OutcomeFunction.java``."""
 VERDICTS = {"fail": STOP, "dead_letter": DEAD_LETTER, "skip": SKIPPED, "drop": SKIPPED, "keep": ROW}
 
 TOMBSTONE = "the value is null (a tombstone)"
-"""The reason for a dead letter without a value."""
+"""The reason of a dead letter whose record has no value."""
 
 UUID = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
 _ANSI = "spark.sql.ansi.enabled"
@@ -61,7 +61,7 @@ class RowExpectation:
 
 
 SinkRule = Callable[["DataFrame"], "Column | None"]
-"""Returns a column with the reason why the sink does not take a row, null for others; None if it takes all rows."""
+"""A function that returns a column with the reason why the sink refuses a row, null for accepted rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,16 +71,16 @@ class RecordPolicy:
     Attributes:
         on_error: for an unreadable record.
         on_null: for a null value (a tombstone); ``keep`` makes it a row of nulls.
-        on_bad_timestamp: for a timestamp that does not fit Spark's type: ``error`` makes it an error of its record,
-            ``keep`` makes a row with a null time. Default: an error if the rows have the time.
+        on_bad_timestamp: for a timestamp that does not fit Spark's type: with ``error`` the record is unreadable, with
+            ``keep`` its row has a null time. Default: ``error`` if the rows have the time.
         expect: the rules for readable records; the first broken rule counts.
-        refused_schemas: the ids of writers' schemas whose records must not become rows, with reasons.
-        takes: the table's columns with a type that Spark does not have, ``uuid`` or ``fixed[4]``.
-        isolated: records that have made the transform or the sink fail, with reasons.
+        refused_schemas: by id of a writer's schema whose records must not become rows, the reason.
+        takes: the types of table columns that Spark does not have, such as ``uuid`` or ``fixed[4]``, by column.
+        isolated: by range, why the transform or the sink has failed at its records.
         envelope: the format of the envelope around the values.
         deletes: the rule for records that delete the row of their key; None if rows are only added.
         unavailable: the rule for values that a change event lacks.
-        rule: the sink's own rule for the rows that it takes; None if it takes all rows.
+        rule: the sink's own rule about which rows it accepts; None if it accepts all rows.
     """
 
     on_error: OnError = "fail"
@@ -102,7 +102,7 @@ def metadata_column(name: str) -> str:
 
 
 def classify(decoded_records: DataFrame, policy: RecordPolicy, *, keep: Sequence[str] = ()) -> DataFrame:
-    """Return the values' fields, the metadata in ``keep``, and the column ``RECORD`` with the verdict.
+    """Return a DataFrame with the values' fields, the metadata in ``keep``, and the column ``RECORD`` with the verdict.
 
     The arguments are those of ``rows``. Raises ConfigError if a rule does not fit the columns.
     """
@@ -128,8 +128,8 @@ def classify(decoded_records: DataFrame, policy: RecordPolicy, *, keep: Sequence
     )
     if policy.deletes is not None:
         rows = with_deleted(rows, policy.deletes, null_value=sf.col(f"{RECORD}.null_value"))
-    # Without ANSI mode, a rule such as 1/0 > 2 is null, so only this record breaks the rule; in ANSI mode, the division
-    # would stop the job.
+    # Without ANSI mode, a rule such as 1/0 > 2 is null, so the record breaks the rule. In ANSI mode, the division would
+    # stop the job.
     with spark_setting(rows.sparkSession, _ANSI, "false"):
         reason, verdict = _verdict(rows, policy)
         with_verdict = sf.struct(
@@ -169,7 +169,7 @@ def rows(
     record, verdict = sf.col(f"{RECORD}.record"), sf.col(f"{RECORD}.verdict")
     position = sf.format_string(POSITION, record["topic"], record["partition"], record["offset"])
     stop = sf.raise_error(sf.concat(position, sf.lit(": "), sf.col(f"{RECORD}.reason"))).cast("boolean")
-    # Raise the error in the filter, which Spark's optimizer never removes.
+    # Raise the error in a filter, because Spark's optimizer never removes filters.
     is_row = sf.when(verdict == STOP, stop).otherwise(verdict == ROW)
     return classify(decoded_records, policy, keep=keep).filter(is_row).drop(RECORD)
 
@@ -178,7 +178,7 @@ def _error(policy: RecordPolicy, *, bad_timestamps: bool) -> Column:
     error = sf.col("decoded.error")
     for schema_id, why in policy.refused_schemas.items():
         refused = sf.col("decoded.schema_id") == schema_id
-        # Replace an error of decoding, too, because the value may have been decoded by another schema.
+        # This reason also replaces a decoding error: the value may have been decoded by another schema.
         has_reason = sf.coalesce(error.contains(why), sf.lit(False))
         error = sf.when(refused & ~has_reason, sf.lit(f"schema id {schema_id}: {why}")).otherwise(error)
     if bad_timestamps:
@@ -200,7 +200,7 @@ def _verdict(rows: DataFrame, policy: RecordPolicy) -> tuple[Column, Column]:
     error, null_value = sf.col(f"{RECORD}.error"), sf.col(f"{RECORD}.null_value")
     tombstone = sf.lit(TOMBSTONE if policy.on_null in ("fail", "dead_letter") else None)
     reason = sf.when(error.isNotNull(), error)
-    # Rules do not apply to records without a value, nor to deletes with only a key.
+    # Expectations apply neither to records without a value, nor to deletes that have only a key.
     verdict = sf.when(error.isNotNull(), VERDICTS[policy.on_error])
     keyless = _keyless(rows, policy.deletes)
     if policy.on_null == "keep":
@@ -227,7 +227,7 @@ def _verdict(rows: DataFrame, policy: RecordPolicy) -> tuple[Column, Column]:
     reason = reason.when(keyless.isNotNull(), keyless)
     verdict = verdict.when(keyless.isNotNull(), VERDICTS[policy.on_error]).otherwise(ROW)
     if COPY in rows.select(f"{RECORD}.record.*").columns:
-        # Skip only rows, because a later search for a batch's dead letters does not recognize copies.
+        # Skip only copies that would be rows: a later search for a batch's dead letters cannot recognize copies.
         verdict = sf.when(sf.col(f"{RECORD}.record.{COPY}") & (verdict == ROW), SKIPPED).otherwise(verdict)
     return reason.otherwise(sf.lit(None)).cast("string"), verdict
 
@@ -242,7 +242,7 @@ def _keyless(rows: DataFrame, deletes: DeleteRule | None) -> Column:
 
 
 def key_is_null(key: str) -> str:
-    """Return the reason why an upsert cannot write a record in which this key column is null."""
+    """Return the reason to give for a record that an upsert cannot write because this key column is null."""
     return f"{NO_KEY} {key} is null, so an upsert has no row to change"
 
 

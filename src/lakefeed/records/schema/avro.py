@@ -1,4 +1,4 @@
-"""Avro schemas as graphs that can be merged: one mapping has the named types, and their uses refer to its entries.
+"""Avro schemas as graphs that can be merged: one mapping has the named types, and other types refer to its entries.
 
 Terms and rules: https://avro.apache.org/docs/1.12.0/specification/
 """
@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 from lakefeed.errors import ConfigError
 
 NO_DEFAULT: Final = object()
-"""The default of a field without a default; None is the default null."""
+"""``Field.default`` of a field without a default; None would be the default null."""
 PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 LOGICAL: Final = {
     "int": {"date", "time-millis"},
@@ -25,15 +25,15 @@ LOGICAL: Final = {
     "string": {"uuid"},
     "fixed": {"decimal", "uuid", "duration"},
 }
-# Producers may register any schema, and a few named types that use each other can describe millions of columns. So the
-# limits count columns, not the text's length. The decoder has the same limits (``io.lakefeed.decode.SchemaLimits``).
+# Producers may register any schema. A few named types that use each other can describe millions of columns, so the
+# limits count columns, not characters. The decoder has the same limits (``io.lakefeed.decode.SchemaLimits``).
 MOST_COLUMNS = 10_000
-"""The maximum number of columns, including the fields inside them at all levels."""
+"""The most columns of a schema, including inner fields at all levels."""
 DEEPEST = 100
-"""The maximum number of records, arrays, maps and unions inside each other."""
+"""The most records, arrays, maps and unions that are nested in each other."""
 _SHORTEST_LIST = 5
-# Avro's resolution reads values of the type on the left as the types on the right. Iceberg can change a column's type
-# only as in _WIDENS.
+# By type, the types as which Avro's schema resolution can read its values. Iceberg changes a column's type only as in
+# _WIDENS.
 _READS = {
     "int": {"long", "float", "double"},
     "long": {"float", "double"},
@@ -47,7 +47,7 @@ _UNITS = ("millis", "micros", "nanos")
 
 @dataclass(frozen=True)
 class Primitive:
-    """A primitive type; ``logical`` is None if Avro does not define the logical type for this type."""
+    """A primitive type; ``logical`` is None without a logical type, and if Avro does not define it for this type."""
 
     name: str
     logical: str | None = None
@@ -62,7 +62,7 @@ class Container:
 
     @property
     def step(self) -> str:
-        """The name of the values in a column's path."""
+        """The step for the inner values in a column's path: element or value."""
         return "element" if self.kind == "array" else "value"
 
 
@@ -93,7 +93,7 @@ class Field:
     aliases: list[str] = field(default_factory=list)
     extra: dict[str, Any] = field(default_factory=dict)
     absent: bool = field(default=False, compare=False)
-    """Whether the last merge has found that the writer lacks this field."""
+    """Whether the writer's schema of the last merge lacks this field."""
 
 
 @dataclass
@@ -111,7 +111,7 @@ class Named:
 
     @property
     def short_names(self) -> set[str]:
-        """Name and aliases without namespaces."""
+        """The type's name and its aliases, without namespaces."""
         return {short_name(name) for name in (self.name, *self.aliases)}
 
 
@@ -119,7 +119,7 @@ class Named:
 class AvroSchema:
     root: Type
     types: dict[str, Named]
-    """The named types by full name; the parser can put a prefix before the names."""
+    """The named types by full name; ``parse`` can put a prefix before the names."""
 
     def look_up(self, ref: Ref) -> Named:
         return self.types[ref.key]
@@ -141,7 +141,7 @@ def union(types: list[Type]) -> Type:
 
 
 def members(type_: Type) -> tuple[Type, ...]:
-    """Return the members of a union without null, or the type itself if it is no union."""
+    """Return a union's members except null; for any other type, the type itself as the only member."""
     flat = type_.members if isinstance(type_, Union) else (type_,)
     return tuple(member for member in flat if member != NULL)
 
@@ -151,7 +151,7 @@ def nullable(type_: Type) -> bool:
 
 
 def with_null(type_: Type, *, first: bool = True) -> Type:
-    """Return the type as a union with null as its first or last member."""
+    """Return a nullable type: a union with null as its first or last member."""
     rest = members(type_)
     if not rest:
         return NULL
@@ -159,7 +159,7 @@ def with_null(type_: Type, *, first: bool = True) -> Type:
 
 
 def type_kind(type_: Type) -> str:
-    """Return the name of a type, which is unique among the members of a union."""
+    """Return the type's name for Avro: a union may have only one member of each name."""
     match type_:
         case Primitive(name=kind) | Container(kind=kind) | Ref(key=kind):
             return kind
@@ -191,7 +191,7 @@ def _document(type_: Type, schema: AvroSchema, defined: set[str], around: str) -
     namespace, _, name = named.name.rpartition(".")
     head: dict[str, Any] = {"name": name} if namespace == around else {"name": name, "namespace": namespace}
     if named.aliases:
-        # Without the dot, Avro puts an alias into the type's own namespace.
+        # With a dot in front, Avro does not add the type's own namespace to an alias.
         head["aliases"] = [f".{alias}" if namespace and "." not in alias else alias for alias in named.aliases]
     if named.kind == "fixed":
         return {"type": "fixed", **head, "size": named.size, **_logical_attributes(named.logical)}
@@ -236,7 +236,7 @@ def type_text(type_: Type, schema: AvroSchema) -> str:
 
 
 def wider(ours: Type, other: Type) -> Primitive | None:
-    """Return the type that reads values of both types and that Iceberg can give to the column; None without one."""
+    """Return a type that reads values of both, to which Iceberg can promote the column; None without such a type."""
     if not isinstance(ours, Primitive) or not isinstance(other, Primitive):
         return None
     if "decimal" in (ours.logical, other.logical):
@@ -247,7 +247,7 @@ def wider(ours: Type, other: Type) -> Primitive | None:
             return ours
         return other if other.scale == ours.scale else None
     if ours.name == other.name or ours.name in _READS.get(other.name, ()):
-        # A number without a logical type fits every logical type.
+        # A number without a logical type can be read as any logical type.
         plain = None in (ours.logical, other.logical)
         return ours if plain or ours.logical == other.logical or _reads_unit(ours, other) else None
     widens = _WIDENS.get(ours.name) == other.name and ours.logical is None and other.logical is None
@@ -255,18 +255,18 @@ def wider(ours: Type, other: Type) -> Primitive | None:
 
 
 def _reads_unit(ours: Primitive, other: Primitive) -> bool:
-    """Return whether the decoder converts times of the other unit to ours without loss."""
+    """Return whether the decoder converts times in the unit of ``other`` to the unit of ``ours`` without loss."""
     family, _, unit = str(ours.logical).rpartition("-")
     other_family, _, other_unit = str(other.logical).rpartition("-")
     if not family or family != other_family:
         return False
-    # Spark has microseconds even for a schema with milliseconds.
+    # Spark stores microseconds even if the schema has milliseconds.
     finest = "micros" if unit == "millis" and family != "time" else unit
     return _UNITS.index(other_unit) <= _UNITS.index(finest)
 
 
 def require_bounded(schema: AvroSchema) -> None:
-    """Refuse a schema with too many columns or levels, in bounded time."""
+    """Refuse a schema with too many columns or levels; takes a bounded time for any schema."""
     for count, _ in enumerate(walk(schema, schema.root), start=1):
         if count > MOST_COLUMNS:
             what = f"the schema describes more than {MOST_COLUMNS:,} columns, including the fields inside columns"
@@ -277,7 +277,7 @@ def require_bounded(schema: AvroSchema) -> None:
 def walk(
     schema: AvroSchema, type_: Type, path: str = "", *, around: frozenset[str] = frozenset(), depth: int = 1
 ) -> Iterator[tuple[str, Field | None]]:
-    """Yield path and field of all columns, outer columns first; the field of a union's member is None.
+    """Yield the path and the field of each column, outer columns first; the field is None for a union's member.
 
     A record inside itself is one column with JSON.
     """

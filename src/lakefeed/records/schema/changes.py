@@ -45,7 +45,7 @@ class Change:
 
     Attributes:
         kind: ``promoted``: the type became wider, or an enum got symbols. ``dropped``: the field became optional
-            because a writer lacks it; its column stays.
+            because a writer's schema lacks it; its column stays.
         path: the path after the change: ``address.zip``, ``items.element.price``, ``totals.value``.
         before: a description of the old type; for ``renamed`` the old name; None for ``added``.
         after: a description of the new type; for ``renamed`` the new name.
@@ -113,7 +113,7 @@ def read_ids(properties: Mapping[str, str]) -> frozenset[int]:
 def history_properties(
     properties: Mapping[str, str], entries: Iterable[Entry], *, ids: Iterable[int] = ()
 ) -> dict[str, str]:
-    """Return the new values of the properties that new entries (oldest first) and newly merged ids change.
+    """Return the properties' new values after adding new entries (oldest first) and newly merged ids.
 
     The history omits entries without changes.
     """
@@ -152,8 +152,8 @@ def _broken(key: str, error: Exception) -> ConfigError:
 def renames(text: str) -> tuple[Change, ...]:
     """Return the renames that a schema's aliases show, outer fields first.
 
-    By these renames, ``ddl.statements`` finds columns that still have an older name, for example after a crash between
-    the changes of the schema and of the table.
+    By them, ``ddl.statements`` finds columns that still have an older name, for example after a crash between the
+    schema's change and the table's.
     """
     schema = parse(text)
     columns = ((path, field) for path, field in walk(schema, schema.root) if field is not None)
@@ -214,7 +214,7 @@ class _Comparison:
             if old.name != field.name:
                 yield Change("renamed", place, old.name, field.name)
             if old.default is NO_DEFAULT and field.default is None and nullable(old.type):
-                # A nullable field without a default was required until now: only a default makes it optional.
+                # A nullable field without a default was required: only a default makes a field optional.
                 yield self._change("dropped", place, old.type, field.type)
             if members(old.type) and field.extra.get(ANY) and not old.extra.get(ANY):
                 yield Change("promoted", place, type_text(old.type, self._before), "any JSON as text")

@@ -1,4 +1,4 @@
-"""Plans ``ALTER TABLE`` statements that make an Iceberg table accept new rows, and the defaults of new columns.
+"""Plans the ``ALTER TABLE`` statements by which an Iceberg table accepts new rows, and the defaults of new columns.
 
 Each statement is a separate commit. After a crash between two statements, the next start plans the remaining
 statements from the table's current columns.
@@ -51,8 +51,8 @@ def statements(
         table: catalog.namespace.table.
         have: the table's columns.
         want: the rows' columns.
-        changes: the changes of the reader's schema, in order; all but the renames are ignored.
-        grow: False refuses new columns and renames none; columns may still become optional or wider.
+        changes: the changes of the reader's schema, in order; only the renames are used.
+        grow: False refuses new columns and does not rename columns; columns may still become optional or wider.
         defaults: the defaults of new columns for existing rows: see ``column_defaults``.
 
     Raises:
@@ -80,7 +80,7 @@ def statements(
 def trial_steps(
     *, have: StructType, want: StructType, changes: Sequence[Change] = (), grow: bool = True
 ) -> list[list[list[Any]]]:
-    """Return the steps of ``statements`` for ``io.lakefeed.commit.TrialSchema``, one list of changes per commit."""
+    """Return the changes of ``statements`` for ``io.lakefeed.commit.TrialSchema``: one list of changes per commit."""
     renames, have = find_renames(have, want, changes if grow else ())
     plan = _Plan("")
     plan.compare_fields(have, want, ())
@@ -109,7 +109,7 @@ def column_sql(path: Path, type_: DataType) -> str:
 def type_sql(type_: DataType, *, variants: bool = False) -> str:
     """Return a type in SQL with quoted names; all inner fields are optional, as Iceberg requires in new columns.
 
-    ``variants`` says whether the type may have variants.
+    ``variants``: whether the table can have variants.
     """
     inner = partial(type_sql, variants=variants)
     if isinstance(type_, t.StructType):
@@ -183,7 +183,7 @@ def _promotes(have: DataType, want: DataType) -> bool:
 def find_renames(
     have: StructType, want: StructType, changes: Sequence[Change]
 ) -> tuple[list[tuple[Path, str]], StructType]:
-    """Return the renames (path, new name) that apply to table and rows, and the table's columns after the renames."""
+    """Return the renames (path, new name) that the table still lacks, and its columns after these renames."""
     have = deepcopy(have)
     applied = []
     renames = [change for change in changes if change.kind == "renamed"]
@@ -218,7 +218,7 @@ _NAMES_IN_SPARK = {"int": "integer"}
 
 
 def column_defaults(text: str) -> Mapping[str, tuple[str, str]]:
-    """Return the Spark type and the default in SQL for the fields of an Avro record schema that have a default.
+    """Return Spark type and SQL default of those fields in an Avro record schema that have a default.
 
     A default of null is omitted, because a new column is null in existing rows anyway. Defaults of records, arrays,
     bytes and logical types are omitted, too.
@@ -236,7 +236,7 @@ def column_defaults(text: str) -> Mapping[str, tuple[str, str]]:
 
 
 def _kind_of_default(schema: AvroSchema, type_: Type) -> str | None:
-    """Return the name of a plain type, also if it is nullable; None for other types."""
+    """Return the name of a primitive type, also of a nullable one; None for other types."""
     flat = members(type_)
     if len(flat) != 1:
         return None

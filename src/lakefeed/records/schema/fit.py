@@ -15,7 +15,7 @@ from lakefeed.records.schema.parse import parse
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField, StructType
 
-# The values are Spark's names of types in the JSON of a schema.
+# The values are the names of types in Spark's JSON of a schema.
 _OF_LOGICAL = {
     "date": "date",
     "timestamp-millis": "timestamp",
@@ -38,13 +38,13 @@ WIDER = {
     "integer": ("long", "double"),
     "float": ("double",),
 }
-"""For a type, the types that can hold all its values exactly."""
+"""By type, the types that can represent all of its values exactly."""
 RowTransform = Callable[[Any], "DataFrame"]
-"""A function from decoded rows, or from the streams' rows by name, to the sink's rows."""
+"""A function that takes decoded rows, or each stream's rows by name, and returns the sink's rows."""
 
 
 def columns_of(text: str) -> StructType:
-    """Return the Spark columns of an Avro record schema, the same as the decoder (``io.lakefeed.decode.AvroTypes``)."""
+    """Return the Spark columns of an Avro record schema, as the decoder does (``io.lakefeed.decode.AvroTypes``)."""
     schema = parse(text)
     columns: StructType = spark_types().StructType.fromJson(_avro_type(schema, schema.root, frozenset()))
     return columns
@@ -87,7 +87,7 @@ def _avro_type(schema: AvroSchema, type_: Type, around: frozenset[str]) -> Any:
                 return _struct(
                     (field.name, _avro_type(schema, field.type, inside), nullable(field.type)) for field in named.fields
                 )
-    # An enum becomes its symbol. A record inside itself becomes JSON, because the type of a column must be finite.
+    # An enum becomes its symbol as text. A record inside itself becomes JSON text: a column's type must be finite.
     return "string"
 
 
@@ -148,7 +148,7 @@ def align_columns(rows: DataFrame, table_schema: StructType) -> DataFrame:
 
 
 class StorableRows:
-    """Wraps a transform and removes the columns without data from its rows, at all levels.
+    """Wraps a transform: removes from its rows, at all levels, columns that cannot have data.
 
     Iceberg and Parquet have no columns for nulls, arrays of nulls and records without fields.
     """
@@ -178,7 +178,7 @@ class StorableRows:
         return align_columns(rows, storable)
 
     def notes(self) -> tuple[str, ...]:
-        """Return one message for every column that was removed for the first time since the last call."""
+        """Return a message for each column that was first removed since the last call."""
         taken, self._notes = tuple(self._notes), []
         return taken
 
@@ -199,7 +199,7 @@ def by_name(struct: StructType) -> dict[str, StructField]:
 
 
 def inner_types(type_: DataType, path: str = "") -> list[tuple[str, DataType]]:
-    """Return paths and types of a struct's fields, an array's elements or a map's values."""
+    """Return path and type of each field of a struct, or of an array's elements, or of a map's values."""
     if isinstance(type_, t.StructType):
         return [(child_path(path, field.name), field.dataType) for field in type_.fields]
     if isinstance(type_, t.ArrayType):
@@ -217,7 +217,7 @@ def paths(type_: DataType, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 def carries_data(type_: DataType) -> bool:
-    """Return whether the type can hold other values than null."""
+    """Return whether values of the type can be anything but null."""
     inner = inner_types(type_)
     if inner or isinstance(type_, t.StructType):
         return any(carries_data(part) for _, part in inner)
@@ -225,7 +225,7 @@ def carries_data(type_: DataType) -> bool:
 
 
 def casts_to(have: DataType, want: DataType) -> bool:
-    """Return whether ``want`` can hold every value of ``have`` exactly."""
+    """Return whether ``want`` can represent every value of ``have`` exactly."""
     if same_type(have, want) or not carries_data(have):
         return True
     if isinstance(have, t.DecimalType) and isinstance(want, t.DecimalType):
@@ -234,7 +234,7 @@ def casts_to(have: DataType, want: DataType) -> bool:
 
 
 def refuse_same_but_for_case(type_: DataType, *, where: str, path: str = "") -> None:
-    """Refuse two fields of one struct whose names differ at most in case, because Spark treats them as one."""
+    """Refuse a struct with two fields whose names are equal but for case, because Spark treats them as one field."""
     spellings: dict[str, str] = {}
     for inner_path, inner in inner_types(type_, path):
         first = spellings.get(inner_path.lower())
@@ -293,7 +293,7 @@ def _kind(type_: DataType) -> str:
 
 
 def _with_data(type_: Any, path: str, left_out: dict[str, str]) -> Any:
-    """Return the type without fields that have no data; add their paths and kinds to ``left_out``."""
+    """Return the type without fields that cannot have data; add these fields' paths and types to ``left_out``."""
     if isinstance(type_, t.StructType):
         fields = []
         for field in type_.fields:

@@ -24,7 +24,7 @@ _LONG = range(-(2**63), 2**63)
 _DECIMAL = range(-(10**38) + 1, 10**38)
 _LONGEST_NAME = 200
 _DEEPEST = DEEPEST - 2
-"""The deepest level of a value. The schema has two more levels: the record, and the text with deeper values."""
+"""The deepest level with columns of its own. The schema has two more: the record, and the text with deeper values."""
 _AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KINDS = {type(None): "null", bool: "boolean", float: "double", str: "string", list: "array", dict: "object"}
 _DECIMAL_TYPE = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 0}
@@ -32,7 +32,7 @@ _DECIMAL_TYPE = {"type": "bytes", "logicalType": "decimal", "precision": 38, "sc
 
 @dataclass(frozen=True)
 class TypeConflict:
-    """Values of the sample that do not fit the guessed schema, or do not show a type."""
+    """A path at which values of the sample do not fit the guessed schema, or do not show a type."""
 
     path: str
     what: str
@@ -64,14 +64,14 @@ def infer_schema(values: Iterable[bytes], *, name: str = "Value", careful: bool 
     fields are a ConfigError.
 
     If ``careful``, a field without a value other than null is left out, and a field with values of several types is
-    text, so that no record becomes a dead letter because of it.
+    text, so that no record becomes a dead letter because of that field.
     """
     sample, records = _Sample(), 0
     broken: Counter[str] = Counter()
     for value in values:
         records += 1
         try:
-            # Decode the bytes as UTF-8 here, because json.loads also accepts UTF-16.
+            # Decode as UTF-8 first, because json.loads would also accept bytes in UTF-16.
             document = json.loads(value.decode("utf-8-sig"), object_pairs_hook=_fields, parse_constant=_no_constant)
         except (ValueError, RecursionError) as error:
             broken[str(error) if isinstance(error, _DuplicateError) else "no JSON in UTF-8"] += 1
@@ -99,7 +99,7 @@ class _DuplicateError(ValueError):
 def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for name, value in pairs:
-        name.encode()  # Raise a ValueError for half of a surrogate pair.
+        name.encode()  # This raises a ValueError for half of a surrogate pair.
         if name in fields:
             raise _DuplicateError(f"the field {name} occurs twice")
         fields[name] = value
@@ -120,7 +120,7 @@ class _Place:
 
     @property
     def has_value(self) -> bool:
-        """Return whether a record has a value at this path or below, apart from null and empty objects and arrays."""
+        """Return whether a record has a value at this path or below; null and empty objects and arrays do not count."""
         if self.kinds.keys() - {"null", "object", "array"}:
             return True
         inner = [*self.fields.values(), *([self.items] if self.items else [])]
@@ -128,7 +128,7 @@ class _Place:
 
 
 class _Sample:
-    """The types of all records' values by path."""
+    """The types of the values of all records, as a tree of paths."""
 
     def __init__(self) -> None:
         self.root = _Place()
@@ -137,7 +137,7 @@ class _Sample:
 
     def add(self, place: _Place, value: Any, depth: int, path: str) -> None:
         if depth > _DEEPEST:
-            # A table cannot have more levels: a STRING column gets deeper values as JSON text.
+            # A table cannot have more levels: values below become JSON text in a STRING column.
             place.kinds["string"] += 1
             return
         place.kinds[_kind(value)] += 1
@@ -162,13 +162,13 @@ class _Sample:
 
 def _kind(value: Any) -> str:
     if type(value) is int:
-        # Longer numbers need a STRING column.
+        # Numbers with more digits need a STRING column.
         return "long" if value in _LONG else "decimal" if value in _DECIMAL else "string"
     return _KINDS[type(value)]
 
 
 class _Guess:
-    """Chooses the Avro types of all places, and collects the conflicts."""
+    """Chooses the Avro type for each path of the sample, and collects the conflicts."""
 
     def __init__(self, conflicts: list[TypeConflict], *, careful: bool) -> None:
         self._conflicts, self._careful = conflicts, careful
@@ -221,14 +221,14 @@ class _Guess:
         return "string" if most == "null" or (most == "object" and not place.fields) else most
 
     def _unused_name(self, name: str) -> str:
-        """Make a record name unique: paths that differ only in special characters give the same name."""
+        """Return a unique record name: paths that differ only in special characters would give the same name."""
         name = f"_{name}" if name[:1].isdigit() else name
         self._records[name] += 1
         return name if self._records[name] == 1 else f"{name}__{self._records[name]}"
 
 
 def newest_values(source: KafkaSource, *, records: int) -> list[bytes]:
-    """Return the newest non-null values, spread evenly over the partitions; raise ResourceMissing without records."""
+    """Return the newest non-null values, about as many of each partition; raise ResourceMissing without records."""
     ranges = list(newest_ranges(source, records))
     if not any(span.records for span in ranges):
         topics = ", ".join(sorted({span.topic for span in ranges})) or source.topics_pattern
@@ -239,7 +239,7 @@ def newest_values(source: KafkaSource, *, records: int) -> list[bytes]:
 
 
 def newest_ranges(source: KafkaSource, records: int) -> Iterator[OffsetRange]:
-    """Yield ranges at the ends of the partitions: at most ``records`` offsets, spread evenly."""
+    """Yield ranges at the ends of the partitions, with at most ``records`` offsets, about as many in each."""
     cluster = Topics(source.bootstrap_servers, options=source.client_options)
     names = source.topics or [name for name in cluster.list() if source.reads(name)]
     partitions = [(name, partition) for name in names for partition in cluster.describe(name).partitions]
@@ -257,7 +257,7 @@ class GrownSchema:
     """A guessed schema with new fields.
 
     Attributes:
-        changes: the new fields; empty if the sample has none. ``added`` has the outermost ones' paths.
+        changes: the new fields; empty if the sample has none. ``added`` has the paths of the outermost new fields.
         refused: the paths of fields that cannot become columns, with reasons.
     """
 
@@ -270,9 +270,9 @@ class GrownSchema:
 def with_new_fields(
     schema: str, sample: Mapping[str, Any], *, without: Collection[str] = (), only: str | None = None
 ) -> GrownSchema:
-    """Add the fields of a sample's guessed Avro schema that a guessed schema lacks, at all levels.
+    """Add to a guessed schema, at all levels, the fields that only a sample's guessed schema has.
 
-    Fields of the schema keep their types. A path names no level for the items of an array, as in the decoder's reasons.
+    Fields of the schema keep their types. As in the decoder's reasons, a path has no step for the items of an array.
 
     Args:
         schema: a guessed schema, perhaps with fields from earlier calls.
@@ -318,7 +318,7 @@ class _Growth:
                 self.added.append(place)
 
     def _renamed(self, type_: Any) -> Any:
-        """Return a type whose records have names that the schema does not have yet."""
+        """Return the same type with new names for its records, which the schema does not have yet."""
         if isinstance(type_, list):
             return [self._renamed(each) for each in type_]
         if not isinstance(type_, dict) or type_["type"] not in ("record", "array"):
@@ -335,7 +335,7 @@ class _Growth:
 
 
 def _record_in(ours: Any, theirs: Any) -> tuple[Any, Any]:
-    """Return the records inside two types, which may be nullable or items of arrays; None for another type."""
+    """Return the record inside each of two types, below null and arrays; None for a type without a record there."""
     ours, theirs = _not_null(ours), _not_null(theirs)
     while isinstance(ours, dict) and isinstance(theirs, dict) and ours["type"] == theirs["type"] == "array":
         ours, theirs = _not_null(ours["items"]), _not_null(theirs["items"])

@@ -1,7 +1,7 @@
 """Merges a writer's schema into the reader's schema: the result reads the records of both schemas.
 
-The result is the smallest such schema. So a second merge changes nothing, and compatible versions may be merged in any
-order. The order affects only defaults and the order of a union's members, which stay as in the earlier schema.
+The result is the smallest such schema. So merging a schema again changes nothing, and compatible versions may be merged
+in any order. The order affects only defaults and the order of a union's members, which the earlier schema decides.
 
 Fields and named types match if they have the same name, or if one name is an alias of the other. Records, enums and
 fixed at the same place always match, and namespaces are ignored, as in Avro's resolution of records
@@ -43,7 +43,7 @@ from lakefeed.records.schema.changes import Change, differences
 from lakefeed.records.schema.parse import parse, refuse_same_but_for_case
 
 _WRITER = ">"
-"""The prefix of the writer's types in the mapping that also has the reader's types."""
+"""The prefix of the names of the writer's types, in the mapping that has the reader's types, too."""
 _NUMBERS = {"int", "long", "float", "double"}
 
 
@@ -55,7 +55,7 @@ class SchemaMerge:
         schema: the new reader's schema (Avro JSON), which reads the records of both schemas.
         changes: the changes of the reader's schema; empty if ``schema`` only has new aliases, which do not change the
             table.
-        left_out: the additions and renames of the writer that ``schema`` lacks because of ``grow=False``.
+        left_out: the writer's new fields and renames that are not in ``schema`` because of ``grow=False``.
     """
 
     schema: str
@@ -73,7 +73,8 @@ def merge_schemas(reader: str, writer: str, *, grow: bool = True, times_are_numb
         reader: an Avro record schema (JSON), like ``writer``; its text stays unchanged if it already reads the writer's
             records.
         grow: False omits new fields and keeps the reader's names of renamed fields.
-        times_are_numbers: whether a time is encoded as a number, as in Avro, so that a column can have both.
+        times_are_numbers: whether a time is encoded as a number, as in Avro, so that a column can have times and
+            numbers.
 
     Raises:
         SchemaIncompatible: no schema reads the records of both schemas; the error names the path and both types.
@@ -85,7 +86,7 @@ def merge_schemas(reader: str, writer: str, *, grow: bool = True, times_are_numb
     left_out = tuple(merge.left_out)
     if after == before:
         return SchemaMerge(schema=reader, changes=(), left_out=left_out)
-    for named in after.types.values():  # The merge has checked only types that both schemas have.
+    for named in after.types.values():  # The merge itself has checked only the types that both schemas have.
         refuse_same_but_for_case(named, short_name(named.name))
     try:
         require_bounded(after)
@@ -97,7 +98,7 @@ def merge_schemas(reader: str, writer: str, *, grow: bool = True, times_are_numb
 class _Merge:
     """Merges the schemas, and changes the types' definitions in place.
 
-    Pairs of named types wait in a queue instead of being merged by recursion, so types may contain themselves.
+    Pairs of named types wait in a queue and are not merged by recursion, so a type may contain itself.
     """
 
     def __init__(self, reader: AvroSchema, writer: AvroSchema, *, grow: bool, times_are_numbers: bool) -> None:
@@ -113,15 +114,15 @@ class _Merge:
         for key, named in reader.types.items():
             for name in (named.name, *named.aliases):
                 other = writer.types.get(_WRITER + name)
-                # Types with the same name match at any place. An alias matches only if the writer has no type with the
-                # reader's own name.
+                # Types with the same name match wherever they are used. An alias matches only if the writer has no type
+                # with the reader's own name.
                 apart = _WRITER + named.name in writer.types
                 if other is not None and (name == named.name or (other.kind == named.kind and not apart)):
                     self._pairs.append((Ref(key), Ref(_WRITER + name), short_name(name)))
         self._unify_all()
 
     def result(self) -> AvroSchema:
-        """Return the merged schema with only the types that it uses."""
+        """Return the merged schema, without named types that it does not use."""
         used: dict[str, Named] = {}
         root = self._resolve(self._both.root, used)
         names = {named.name for named in used.values()}
@@ -130,7 +131,7 @@ class _Merge:
         return AvroSchema(root, used)
 
     def _resolve(self, type_: Type, used: dict[str, Named]) -> Type:
-        """Replace the keys of both schemas by the merged schema's names; add the named types to ``used``."""
+        """Return a type that refers to named types by their names in the merged schema; add these types to ``used``."""
         match type_:
             case Container():
                 return Container(type_.kind, self._resolve(type_.values, used))
@@ -177,7 +178,7 @@ class _Merge:
         return with_null(Union(plain), first=not null_last)
 
     def _widen(self, single: Type, others: tuple[Type, ...], ours: Type, other: Type, path: str) -> Type:
-        """Return a type that reads all members of a writer's union; only numbers and texts have such a type."""
+        """Return a type that reads all members of a writer's union; there is one only for numbers and for texts."""
         for member in others:
             both = wider(single, member)
             apart = not self._times_are_numbers and _is_plain(single) != _is_plain(member)
@@ -229,7 +230,7 @@ class _Merge:
         return type(ours) is type(other) and type_kind(ours) == type_kind(other)
 
     def _is_only_one(self, ours: Type, other: Type, *unions: tuple[Type, ...]) -> bool:
-        """Return whether both are records, and each is the only record of its union; likewise for enum and fixed."""
+        """Return whether both are records and the only records of their unions; likewise for enums and fixed types."""
         if not isinstance(ours, Ref) or not isinstance(other, Ref):
             return False
         kind = self._look_up(ours).kind
@@ -288,7 +289,7 @@ class _Merge:
             own.aliases = [alias for alias in own.aliases if alias not in names]
         for own, field in pairs:
             if not members(own.type):
-                # Until now the field could only be null, so it takes the writer's attributes.
+                # The reader's field could only be null, so use the writer's attributes.
                 own.extra = {**field.extra, **own.extra}
             elif field.extra.get(ANY):
                 own.extra = {**own.extra, ANY: True}
@@ -324,7 +325,7 @@ def _is_plain(type_: Type) -> bool:
 
 
 def _pair_fields(ours: list[Field], others: list[Field]) -> tuple[list[tuple[Field, Field]], list[Field], list[Field]]:
-    """Pair the fields by name and by the aliases of both sides; also return the unpaired fields of each side."""
+    """Pair the fields of two records by names and aliases; return the pairs, and each record's remaining fields."""
     mine = {field.name: field for field in ours}
     theirs = {field.name: field for field in others}
     pairs = [(mine.pop(name), theirs.pop(name)) for name in [*theirs] if name in mine]

@@ -36,7 +36,7 @@ from lakefeed.records.schema.avro import (
 
 _NUMBER = re.compile(r"[+-]?(NaN|Infinity|(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?)", re.ASCII)
 _DIGITS = 38
-"""The maximum number of digits of a decimal in Spark and Iceberg."""
+"""The most digits of a decimal in Spark and Iceberg."""
 _RANGES = {"int": range(-(2**31), 2**31), "long": range(-(2**63), 2**63)}
 
 
@@ -53,7 +53,7 @@ def parse(text: str, *, prefix: str = "") -> AvroSchema:
 
 
 def parse_any(text: str, *, prefix: str = "", is_part: bool = False) -> AvroSchema:
-    """Read an Avro schema of any type; with ``is_part``, the schema may use types that only other schemas define."""
+    """Read an Avro schema of any type; with ``is_part``, it may use types that it does not define itself."""
     try:
         schema = _Parser(prefix, is_part=is_part).schema(json.loads(text))
         require_bounded(schema)
@@ -99,7 +99,7 @@ class _Parser:
         return schema
 
     def _type(self, document: Any, namespace: str, where: str, depth: int) -> Type:
-        if depth > 2 * DEEPEST:  # A union and its member are two levels in the JSON, but one level of the schema.
+        if depth > 2 * DEEPEST:  # A union and its member are one level of the schema, though two levels in the JSON.
             raise too_deep()
         if isinstance(document, str):
             return Primitive(document) if document in PRIMITIVES else self._reference(document, namespace, where)
@@ -175,7 +175,7 @@ class _Parser:
             default = document.get("default", NO_DEFAULT)
             is_real = type_ in (Primitive("float"), Primitive("double"))
             if is_real and isinstance(default, str) and not _NUMBER.fullmatch(default):
-                # Avro's own parser refuses the schema, too; it converts other texts, such as "NaN", to numbers.
+                # Like Avro's own parser, refuse this text; Avro converts other texts, such as "NaN", to numbers.
                 raise ValueError(f"the default of {where} is {_show(default)}, not a number")
             aliases = _texts(document, "aliases", where)
             record.fields.append(Field(name, type_, default, aliases, _extra(document, "default")))
@@ -222,7 +222,7 @@ def _distinct(types: list[Type], where: str) -> list[Type]:
 
 
 def _extra(document: Mapping[str, Any], *known: str) -> dict[str, Any]:
-    """Return the attributes that a merge copies unchanged, such as ``doc``."""
+    """Return the further attributes, such as ``doc``, which a merge copies unchanged."""
     known = (*known, "name", "namespace", "type", "aliases")
     return {key: value for key, value in document.items() if key not in known}
 
@@ -248,7 +248,7 @@ def _is_int(value: Any) -> TypeGuard[int]:
 
 
 def _is_value(value: Any, type_: Type, schema: AvroSchema) -> bool:
-    """Return whether a default in JSON is a value of the type, or of any member of a union, as in Avro's reader."""
+    """Return whether a default in JSON is a value of the type, or of any member of a union, as Avro's reader allows."""
     match type_:
         case Primitive(name="null"):
             return value is None

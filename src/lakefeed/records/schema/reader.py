@@ -1,4 +1,4 @@
-"""The schema for reading a feed's records: writers' schemas are merged into it, and the table changes with it."""
+"""The reader's schema of a feed: writers' schemas are merged into it, and the table is changed to fit it."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 ChangePolicy = Literal["evolve", "ignore", "fail"]
 MOST_REFUSED = 100
-"""The number of refused JSON fields after which a run adds no more columns."""
+"""After this number of refused JSON fields, a run adds no more columns."""
 
 
 @dataclass(frozen=True)
 class StoredSchema:
-    """A reader's schema, stored in the sink for the next start, and the ids of the writers' schemas that it covers."""
+    """A reader's schema that the sink stores for the next start, and the ids of the writers' schemas in it."""
 
     schema: str
     ids: frozenset[int]
@@ -61,7 +61,7 @@ class SchemaKeeper(Protocol):
         """Return the schema from the last ``apply_schema``; None before the first call."""
 
     def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
-        """Make the sink accept these rows before they are written, and store the reader's schema."""
+        """Make the sink accept these rows, before they are written, and store the reader's schema in it."""
 
 
 def refusal(reader: str, writer: str, accept: Accept, *, by_name: bool = True) -> str | None:
@@ -73,7 +73,7 @@ def refusal(reader: str, writer: str, accept: Accept, *, by_name: bool = True) -
     if accept == "any":
         return None
     ours, theirs = parse(reader).record, parse(writer).record
-    # Compare names and aliases of both sides, without namespaces, as in Avro's resolution.
+    # Compare names and aliases of both records without namespaces, as Avro's schema resolution does.
     is_same = short_name(theirs.name) in ours.short_names or short_name(ours.name) in theirs.short_names
     if by_name and not is_same:
         return f"the record is a {theirs.name}, but the table's rows are {ours.name}"
@@ -93,13 +93,13 @@ class Evolution:
     """The reader's schema of a feed, into which writers' schemas are merged.
 
     Attributes:
-        policy: ``evolve`` changes the reader's schema and the table. ``ignore`` does so, too, but omits new fields and
-            keeps the reader's names of renamed fields. ``fail`` makes any change an error.
+        policy: ``evolve`` changes the reader's schema and the table. ``ignore`` also changes them, but omits new fields
+            and keeps the reader's names of renamed fields. ``fail`` makes any change an error.
         reader_schema: the Avro record schema (JSON) that reads the records of all merged ids.
         known_ids: the ids whose schemas were merged or refused.
         accept: see ``refusal``, also for ``by_name``.
         times_are_numbers: see ``merge_schemas``.
-        incompatible: the refused ids with reasons; their records become dead letters.
+        incompatible: the reason by refused id; records with these ids become dead letters.
         unusable_ids: the ids whose schema is missing or invalid; the current schema reads their records if it can.
     """
 
@@ -153,7 +153,7 @@ class Evolution:
         return merge
 
     def refuse(self, schema_id: int, why: str) -> None:
-        """Refuse the records with this schema id: these records become dead letters, or stop the feed."""
+        """Refuse the records with this schema id, so that they become dead letters or stop the feed."""
         self.known_ids.add(schema_id)
         self.incompatible[schema_id] = why
         self.note(schema_id, f"{why}; its records are not landed")
@@ -167,7 +167,7 @@ class Evolution:
         return tuple(f"schema id {schema_id}: {text}" for schema_id, text in taken)
 
     def _forget_foreign(self) -> None:
-        """Forget refusals, so that ``refusal`` judges again: the larger reader's schema may share a field with the
+        """Drop refusals, so that ``refusal`` judges again: the larger reader's schema may now share a field with the
         refused schemas.
         """
         self.known_ids -= self._foreign
@@ -230,18 +230,18 @@ class ReaderSchema:
 
     @property
     def covered_ids(self) -> frozenset[int] | None:
-        """The ids of writers' schemas that were merged, refused or unusable; None if the format has no ids."""
+        """The ids of writers' schemas that were merged, refused or found unusable; None if the format has no ids."""
         if self.decoder.writer_schema is None:
             return None
         return frozenset(self._evolution.known_ids | self._evolution.unusable_ids)
 
     @property
     def refused_ids(self) -> dict[int, str]:
-        """The ids of the writers' schemas that were refused, with reasons."""
+        """By id of a refused writer's schema, the reason."""
         return dict(self._evolution.incompatible)
 
     def begin(self, rows_of: Callable[[], DataFrame]) -> None:
-        """Merge the latest schema into the stored one, if that is possible, and prepare the sink for the rows.
+        """Merge the latest schema into the stored schema, if possible, and prepare the sink for the rows.
 
         With the policy ``fail``, the latest schema is not merged here, so that only a record with the latest schema
         stops the feed. If the rows fit no table, older versions are tried: versions of the keys' schema, and versions
@@ -262,12 +262,12 @@ class ReaderSchema:
         raise refused
 
     def _judge_encrypted(self, known: Iterable[int]) -> None:
-        """Apply ``on_encrypted`` to ids that need no merge; with ``stop``, a record of such a schema stops the feed."""
+        """Apply ``on_encrypted`` to schema ids that need no merge; with ``stop``, their records stop the feed."""
         for schema_id in sorted(known):
             try:
                 what = self._ask(partial(self.decoder.encryption, schema_id))
             except (ResourceMissing, ConfigError):
-                continue  # Without the schema, no record can be read.
+                continue  # Without this schema, its records cannot be read anyway.
             if what is None:
                 continue
             if self.on_encrypted == "stop":
@@ -288,7 +288,7 @@ class ReaderSchema:
 
     def _begin(self, rows_of: Callable[[], DataFrame]) -> None:
         if self.decoder.writer_schema is None:
-            # Store a guessed schema: the next start would read other records, and might guess another schema.
+            # Store the guessed schema: at the next start, other records might lead to another guess.
             given = self.decoder.spec
             sampled = StoredSchema(given.schema, frozenset()) if isinstance(given, Json) and given.sampled else None
             self.keeper.apply_schema(rows_of().schema, sampled, ())
@@ -310,8 +310,8 @@ class ReaderSchema:
     def merge_writer_schemas(self, schema_ids: Iterable[int], *, rows_of: Callable[[], DataFrame]) -> None:
         """Merge new writers' schemas, and prepare the sink for the rows of the merged schema.
 
-        If the table refuses the rows of a schema, the schema is refused, and the feed continues. Raises an error if the
-        table refuses the old rows, too, and SchemaChanged with the policy ``fail``.
+        If the table cannot accept the rows of a new schema, the schema is refused, and the feed continues. Raises an
+        error if the table does not accept the old rows either, and SchemaChanged with the policy ``fail``.
         """
         before = deepcopy(self._evolution)
         try:
@@ -319,7 +319,7 @@ class ReaderSchema:
             return
         except (SchemaIncompatible, ConfigError):
             self._evolution = before
-            # Without the new schemas, an error is the table's fault and stops the feed.
+            # An error without the new schemas is the table's fault, and stops the feed.
             self._apply(rows_of)
         for schema_id in sorted(schema_ids):
             before = deepcopy(self._evolution)
@@ -338,8 +338,8 @@ class ReaderSchema:
     def add_fields(self, path: str, sample: InferredSchema, *, rows_of: Callable[[], DataFrame]) -> bool:
         """Add columns for the new fields of a sample of JSON records; return whether the rows have new columns.
 
-        A field that cannot become a column is left out of this run's rows, and a message says why. The field at
-        ``path`` is one of the new fields; if the sample shows no type for any of them, this field is refused.
+        A field that cannot become a column is left out of this run's rows, and a message says why. ``path`` is the path
+        of one of the new fields. If the sample shows no type for any of them, that field is refused.
         """
         before, schema = self.decoder, self._json.schema
         grown = with_new_fields(schema, sample.avro, without=self._json.refused_fields)
@@ -347,7 +347,7 @@ class ReaderSchema:
             self._grow(grown, rows_of)
         except (SchemaIncompatible, ConfigError):
             self.decoder = before
-            # Without the new columns, an error is the table's fault and stops the feed.
+            # An error without the new columns is the table's fault, and stops the feed.
             self.keeper.apply_schema(rows_of().schema, StoredSchema(schema, frozenset()))
             for field_path in grown.added:
                 self._try_field(field_path, sample, rows_of)
@@ -357,11 +357,11 @@ class ReaderSchema:
 
     @property
     def _json(self) -> Json:
-        assert isinstance(self.decoder.spec, Json)  # Only JSON records have fields beside their schema's.
+        assert isinstance(self.decoder.spec, Json)  # Only JSON records can have fields that their schema lacks.
         return self.decoder.spec
 
     def _try_field(self, path: str, sample: InferredSchema, rows_of: Callable[[], DataFrame]) -> None:
-        """Add a new column alone; refuse its field if the table cannot have the column."""
+        """Add the column for one field; refuse the field if the table cannot have this column."""
         before = self.decoder
         try:
             self._grow(with_new_fields(self._json.schema, sample.avro, only=path), rows_of)
@@ -390,7 +390,7 @@ class ReaderSchema:
 
     def _merge(self, schema_ids: Iterable[int], rows_of: Callable[[], DataFrame]) -> None:
         evolution, read = self._evolution, self.decoder.writer_schema
-        assert read is not None  # The callers handle formats without schema ids.
+        assert read is not None  # Callers do not call this for formats without schema ids.
         entries = []
         for schema_id in sorted(set(schema_ids) - evolution.known_ids - evolution.unusable_ids):
             try:
@@ -416,7 +416,7 @@ class ReaderSchema:
 
     @staticmethod
     def _ask(question: Callable[[], T]) -> T:
-        """Wait for a registry that does not answer, so that an outage delays the batch instead of ending the feed."""
+        """Ask the registry; while it does not answer, wait, so that an outage delays the batch and ends no feed."""
         return retry_until(question, is_transient=lambda error: isinstance(error, Unreachable))
 
     def _apply(self, rows_of: Callable[[], DataFrame], entries: Sequence[Entry] = ()) -> None:
