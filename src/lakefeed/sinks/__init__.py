@@ -1,1 +1,1 @@
-"""The sinks of rows; each declares its guarantee."""
+"""The sinks of rows; each module declares the guarantee of its sink."""

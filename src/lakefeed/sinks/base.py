@@ -1,4 +1,4 @@
-"""The common parts of sinks: a ledger has the feed's position, and a writer writes computed batches."""
+"""The common parts of sinks: a ledger with the feed's position, and a writer of computed batches."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from lakefeed.sinks.definition import Check, CommitHistory, Reread, SinkContext,
 
 
 class BaseSink:
-    """A sink whose ``ledger`` has the feed's position. It prepares nothing before the first batch, and never lags."""
+    """A sink whose ``ledger`` has the feed's position. By default it prepares nothing for a batch, and never lags."""
 
     ledger: Ledger
 
@@ -75,8 +75,8 @@ class FeedEntry:
 
     Attributes:
         reader: the reader's schema of the last ``apply_schema``.
-        keyed: ``<keys> <on_delete>`` of the rows; None if the sink appends rows, or has none yet.
-        topics: the ids of the topics whose offsets the rows have, by name.
+        keyed: ``<keys> <on_delete>`` of the stored rows; None if the sink appends rows, or has no rows yet.
+        topics: by name, the ids of the topics whose offsets are in the rows.
     """
 
     fence: str | None
@@ -86,23 +86,23 @@ class FeedEntry:
 
 
 class Writer(Protocol):
-    """Writes the rows of a batch, and nothing else."""
+    """Writes the rows of a batch; a ``BatchedSink`` does all other work."""
 
     def begin(self, columns: StructType) -> None:
-        """Prepare for rows of these columns. Called at the start, and before the first batch with other columns."""
+        """Prepare for rows with these columns. Called at the start, and before a batch whose columns differ."""
 
     def prepared(self, rows: DataFrame, commit: Commit) -> DataFrame:
-        """Return the rows for ``write``. These rows are computed and checked before ``write`` is called."""
+        """Return the rows in the form for ``write``; they are computed and checked before ``write`` is called."""
 
     def write(self, rows: DataFrame, commit: Commit, *, commit_id: str) -> None:
         """Write the rows, which are cached and may be read more than once."""
 
 
 class BatchedSink(BaseSink):
-    """Lands batches through a writer; stores the reader's schema in the feed's checkpoint.
+    """Lands batches with a ``Writer``, and stores the reader's schema in the feed's checkpoint.
 
     Guarantee: that of ``ledger``, or at-least-once without a ledger. All rows of a batch are computed and checked
-    before the first row is written, so a refused batch leaves nothing behind. After a crash between the write and
+    before the first row is written, so no row of a refused batch is written. After a crash between the write and
     Spark's commit of the batch, Spark repeats the batch with the same records. If the checkpoint is lost, the feed
     begins where the pipeline file says.
     """
@@ -148,16 +148,16 @@ __all__ = ["Batch", "BatchSink", "ChecksServer", "KeepsEntries", "ReadsRows"]
 
 
 class BatchSink(Protocol):
-    """A sink that takes batches, at least once: after a crash, it gets the interrupted batch again.
+    """A sink that receives batches at least once: after a crash, it receives the interrupted batch again.
 
     lakefeed creates it as ``kind(settings, feed)``, also in commands that need neither Spark nor a server.
     """
 
     def begin(self, columns: StructType) -> None:
-        """Create or extend the table for these columns; called in the driver at each start, and when they change."""
+        """Create or extend the table for these columns; called in the driver at each start, and when columns change."""
 
     def write(self, rows: DataFrame | None, batch: Batch) -> None:
-        """Store the rows. Called in the driver for one batch after the other.
+        """Store the rows. The driver calls this method for one batch after another.
 
         If ``write`` raises ``lakefeed.errors.Unreachable``, it is called again after a second, for up to five minutes.
         Any other error stops the feed.
@@ -170,14 +170,14 @@ class BatchSink(Protocol):
 
 @runtime_checkable
 class KeepsEntries(Protocol):
-    """A sink that stores ``batch.entry`` and the rows in one transaction, and so has every record once.
+    """A sink that stores ``batch.entry`` and the rows in one transaction, and therefore has every record exactly once.
 
     ``write`` must fail and store nothing if the feed already has an entry with ``batch.number``: use a unique key of
     feed and number. ``rows`` is None for an entry without rows, such as the entry of a driver that takes over the feed.
     """
 
     def entries(self) -> Iterable[str]:
-        """Return the feed's entries, the highest number first; none if there is no table yet. Called without Spark."""
+        """Return the feed's entries, the highest number first; none without a table. Called without Spark."""
 
 
 @runtime_checkable
@@ -193,7 +193,7 @@ class ChecksServer(Protocol):
     """A sink that can check its server or folder for ``lakefeed check --connect`` and ``lakefeed plan``."""
 
     def check(self) -> None:
-        """Raise a LakefeedError, such as Unreachable, if a run could not start. Called without Spark."""
+        """Raise a LakefeedError, such as Unreachable, if a run could not write to the server. Called without Spark."""
 
 
 class BatchSinkDefinition(SinkDefinition[SinkConfig]):
@@ -247,7 +247,7 @@ class SinkRows:
 
 @dataclass(frozen=True)
 class BatchSinkWriter:
-    """Writes batches through a ``BatchSink``: only rows, or rows with an entry of the ledger."""
+    """Writes batches with a ``BatchSink``: rows alone, or rows with an entry of the ledger."""
 
     own: BatchSink
     ledger: EntryLedger | None

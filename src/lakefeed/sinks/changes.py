@@ -24,7 +24,7 @@ from lakefeed.sinks.kept_values import KeptValues
 
 TOPIC, PARTITION, OFFSET = POSITION_COLUMNS
 KEY_MOVED = "lakefeed: a key has changes in more than one partition"
-"""The error that the MERGE raises if offsets do not show which change is newer."""
+"""How the MERGE's error begins if offsets do not show which of a key's changes is newer."""
 
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 _RANK, _OF_KEY = "_lakefeed_rank", "_lakefeed_of_key"
@@ -36,7 +36,7 @@ table."""
 
 
 def deleting(changes: DataFrame) -> DataFrame:
-    """Replace null by false in the column that marks deletes, because a transform may have computed a null."""
+    """Return the rows with false instead of null in the column that marks deletes: a transform may compute null."""
     marking = find_field(changes.schema, DELETED)
     if marking is not None and not marking.nullable:
         return changes
@@ -44,7 +44,7 @@ def deleting(changes: DataFrame) -> DataFrame:
 
 
 def counted_groups(groups: DataFrame, *, keys: Sequence[str], where: str, kind: str) -> int:
-    """Return the number of rows in a batch of groups; raise an error, which names ``kind``, if a key has two rows."""
+    """Return the number of rows in a batch of groups; raise an error if a key has two rows. ``kind`` is the sink's."""
     of_key = groups.groupBy(*(sf.col(name(key)) for key in keys)).agg(sf.count(sf.lit(1)).alias(_OF_KEY))
     [row] = of_key.agg(sf.coalesce(sf.sum(_OF_KEY), sf.lit(0)).alias("rows"), sf.max(_OF_KEY).alias("most")).collect()
     if (row["most"] or 0) > 1:
@@ -57,7 +57,7 @@ def counted_groups(groups: DataFrame, *, keys: Sequence[str], where: str, kind: 
 
 
 def shuffle_by_key(changes: DataFrame, *, keys: Sequence[str], partitions: int) -> DataFrame:
-    """Return the changes, shuffled so that all changes of a key are in one partition."""
+    """Return the changes, shuffled so that all changes of a key are in the same partition."""
     return kept_rows(changes.repartition(partitions, *(sf.col(name(key)) for key in keys)))
 
 
@@ -79,7 +79,7 @@ def shuffle_limit(session: SparkSession) -> int:
 def latest_per_key(
     changes: DataFrame, *, keys: Sequence[str], order_by: Sequence[str], kept: KeptValues | None = None
 ) -> DataFrame:
-    """Return each key's newest change, with missing values from the key's older changes; add the column ``KEPT``."""
+    """Return each key's newest change, completed by values of its older changes, with the column ``KEPT``."""
     from pyspark.sql import Window
 
     of_key = Window.partitionBy(*(sf.col(name(key)) for key in keys))
@@ -91,14 +91,14 @@ def latest_per_key(
 
 
 def _order(order_by: Sequence[str]) -> Sequence[str]:
-    # The position decides between changes with the same values, because the result must not depend on the order of
+    # If the values of order_by are equal, the record's position decides: the result must not depend on the order of
     # arrival.
     return (*order_by, *POSITION_COLUMNS) if order_by else (OFFSET,)
 
 
 @dataclass(frozen=True)
 class ChangeSummary:
-    """The counts and faults of a batch's changes, before any change is written.
+    """The counts and faults of a batch's changes, found before any change is written.
 
     Attributes:
         bounds: the ``KeyBounds`` of the JVM module.
@@ -130,10 +130,10 @@ class ChangeSummary:
 def summarize_changes(
     changes: DataFrame, *, keys: Sequence[str], order_by: Sequence[str], bounded: Sequence[str] = ()
 ) -> ChangeSummary:
-    """Count the changes that ``shuffle_by_key`` returns, and find the bounds of the ``bounded`` keys, in one pass."""
+    """Return the counts of the changes of ``shuffle_by_key``, and the bounds of the ``bounded`` keys, in one pass."""
     own = [sf.col(name(key)).alias(f"key_{at}") for at, key in enumerate(keys)]
     order = [sf.col(name(each)) for each in _order(order_by)]
-    # Compare hashes instead of structs, because Spark aggregates numbers without sorting the rows.
+    # Compare hashes of positions instead of structs: to aggregate numbers, Spark need not sort the rows.
     place = sf.xxhash64(TOPIC, PARTITION)
     of_key = changes.groupBy(*own).agg(
         sf.count(sf.lit(1)).alias("changes"),
@@ -188,7 +188,7 @@ def key_moved(table: str, message: str | None = None, *, orders: bool = True) ->
 
 
 def topic_recreated(topic: str, *, where: str, undo: str) -> CheckpointMismatch:
-    """Return the error for offsets of a recreated topic; ``undo`` is the statement that forgets the old topic."""
+    """Return the error for offsets of a recreated topic; ``undo`` is the statement that removes the old topic's id."""
     what = "its offsets do not show whether a change is newer than a row from the old topic"
     return CheckpointMismatch(
         f"topic {topic} was recreated: {what}",
@@ -198,10 +198,10 @@ def topic_recreated(topic: str, *, where: str, undo: str) -> CheckpointMismatch:
 
 
 def has_bounds(type_: DataType, stored: str) -> bool:
-    """Return whether Iceberg orders a column as Spark does; ``stored`` is Iceberg's type of the column."""
+    """Return whether Iceberg and Spark order a column's values alike; ``stored`` is the column's type in Iceberg."""
     whole = t.ByteType, t.ShortType, t.IntegerType, t.LongType
     ordered = (*whole, t.DecimalType, t.DateType, t.TimestampType, t.TimestampNTZType, t.StringType)
-    return isinstance(type_, ordered) and stored != "uuid"  # Spark reads UUIDs as strings.
+    return isinstance(type_, ordered) and stored != "uuid"  # Spark reads UUIDs as strings, which it orders differently.
 
 
 def _ends(key: str, type_: DataType) -> tuple[Column, Column]:
@@ -224,10 +224,10 @@ def upsert_sql(
     on_delete: Literal["remove", "mark"] = "remove",
     kept: KeptValues | None = None,
 ) -> str:
-    """Return the MERGE that writes the newest change of each key. A second run of the statement changes nothing.
+    """Return the MERGE that writes the newest change of each key. To run it a second time changes nothing.
 
     ``source`` is a view with the table's columns and ``lakefeed_deleted``, one row for each key. ``order_by`` names the
-    columns that decide which change is newer; without them, the offset decides.
+    columns that decide which change is newer; without these columns, the offset decides.
     """
     where = [f"t.{name(key)} = s.{name(key)}" for key in keys]
     newer, removes = _newer(order_by), on_delete == "remove"
@@ -238,7 +238,7 @@ def upsert_sql(
 
 
 def _newer(order_by: Sequence[str]) -> str:
-    """Return the condition that a change is newer than the table's row; a row without an offset is always older."""
+    """Return the SQL condition that a change is newer than the table's row; a row without an offset is always older."""
     if order_by:
         order = _order(order_by)
         return f"{_struct('s', order)} > {_struct('t', order)}"
@@ -252,9 +252,9 @@ def _newer(order_by: Sequence[str]) -> str:
 def merge_sql(
     table: str, source: str, *matched: str, on: Sequence[str], columns: Sequence[str], inserts: str = ""
 ) -> str:
-    """Return the MERGE of a view ``s`` into a table ``t``; it inserts the view's rows that have no match.
+    """Return the MERGE of a view ``s`` into a table ``t``, which inserts the view's rows that have no match.
 
-    ``matched`` has the clauses for matched rows, ``on`` the conditions of a match, ``inserts`` a condition for inserts.
+    ``matched`` are the clauses for matched rows, ``on`` the conditions of a match, ``inserts`` a condition for inserts.
     """
     names = ", ".join(map(name, columns))
     values = ", ".join(f"s.{name(column)}" for column in columns)
@@ -273,7 +273,7 @@ def update_sql(columns: Sequence[str], kept: KeptValues | None = None, *, marks:
 
 
 def same_sql(columns: Sequence[str]) -> list[str]:
-    """Return the conditions that these columns are equal in both rows, or null in both."""
+    """Return the SQL conditions that each of these columns is equal in both rows, or null in both."""
     return [f"t.{name(column)} <=> s.{name(column)}" for column in columns]
 
 

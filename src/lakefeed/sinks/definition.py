@@ -41,10 +41,10 @@ from lakefeed.records.schema.reader import StoredSchema as StoredSchema
 Settings = TypeVar("Settings", bound=SinkConfig)
 
 Check = Callable[[], list[Problem]]
-"""Asks a server before a run; all checks of a pipeline run concurrently."""
+"""A function that asks a server before a run, and returns problems; a pipeline's checks run concurrently."""
 
 Reread = Callable[[Sequence[OffsetRange]], AbstractContextManager[tuple["DataFrame", BatchOutcomes]]]
-"""Reads records again and turns them into rows."""
+"""A function that reads offset ranges again and returns their rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class TableChange:
     """The statements that prepare one table for a feed.
 
     Attributes:
-        is_laid_out_anew: whether new files have other partitions or another order than the existing files.
+        is_laid_out_anew: whether new files get other partitions or another order than existing files have.
         statements: Spark SQL, in the order of execution; empty if the table is ready.
         notes: the consequences that users have to know before the start.
     """
@@ -65,14 +65,14 @@ class TableChange:
 
 
 Changes: TypeAlias = tuple[TableChange, ...]
-"""The changes of a start; the sink's own table is the last one."""
+"""The changes that a start would make; the sink's own table comes last."""
 
 
 class RowSink(SchemaKeeper, SinkState, Protocol):
     """A sink that writes rows in one commit."""
 
     def take_fence(self) -> str | None:
-        """Make this driver the only one that can commit, and return its fence; None if the sink has no fences."""
+        """Make this driver the only one that can commit; return its fence, or None if the sink has no fences."""
 
     def fence_taken(self) -> str | None:
         """Return the feed's newest fence; None if the sink has no fences."""
@@ -101,19 +101,19 @@ class Sink(RowSink, Protocol):
         """Return the sink's location for error messages."""
 
     def commit_reset(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
-        """Commit a move of the feed; raise a ConfigError if the sink cannot be moved."""
+        """Commit a move of the feed; raise a ConfigError if the sink does not support moves."""
 
     def begin(self, reread: Reread | None) -> None:
-        """Prepare for the first batch, after the columns have been changed; a sink that lags catches up here.
+        """Prepare for the first batch, after the columns have been changed; sinks that lag catch up now.
 
-        ``reread`` is None for a query with state, which cannot make rows from only some of the records.
+        ``reread`` is None for a query with state, which cannot build the rows of some records alone.
         """
 
     def files_of(self, batch_ids: Iterable[int]) -> int | None:
         """Return the number of data files that these batches have written; None if the sink does not count them."""
 
     def lagging(self) -> Mapping[str, str]:
-        """Return the sinks that lag behind the feed, with the reasons."""
+        """Return the sinks that lag behind the feed: by name, the reason."""
 
 
 class SchemaPlanner(Protocol):
@@ -150,14 +150,14 @@ class TablePublisher(Protocol):
         """Publish if a publication is due; return a message for the user, or None."""
 
     def publish(self, *, dry_run: bool = False) -> Publication:
-        """Audit the table with the unpublished rows, and publish these if the audit passes."""
+        """Audit the table as it is with the unpublished rows; if the audit passes, publish them."""
 
     def discard(self) -> None:
         """Drop the unpublished rows, and move the feed back to the first record of these rows."""
 
 
 class RealTimeSink(Sink, Protocol):
-    """A sink whose records Spark's own writer writes one by one."""
+    """A sink to which Spark's own writer writes records one by one."""
 
     @property
     def options(self) -> dict[str, str]:
@@ -182,12 +182,12 @@ class StoredRows(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class CommitHistory:
-    """The part of a sink's ledger for ``lakefeed verify``, as it was at one moment.
+    """The part of a sink's ledger that ``lakefeed verify`` reads, at one moment.
 
     Attributes:
         commits: the feed's commits, oldest first.
         is_whole: whether the sink still has the feed's first commit.
-        has_keys: whether the table has one row for each key; then ``count_rows`` counts the rows.
+        has_keys: whether the table has one row for each key; if so, ``count_rows`` counts the rows.
         marks_deletes: whether deleted rows stay in the table, marked as deleted.
     """
 
@@ -210,7 +210,7 @@ class TriesRows(Protocol):
 
 @runtime_checkable
 class RoutesRows(Protocol):
-    """A sink that lands each row in the table that a field names. ``refusal`` finds values that name no table."""
+    """A sink that lands each row in a table that a field names. ``refusal`` finds values that name no table."""
 
     refusal: SinkRule
 
@@ -223,9 +223,9 @@ class SinkContext:
     """The pipeline's settings for a sink.
 
     Attributes:
-        place: the sink's place in the pipeline file, with its kind, such as ``sink.iceberg``.
+        place: the sink's dotted path in the pipeline file, with its kind, such as ``sink.iceberg``.
         evolves: whether the sink's columns are changed to match the rows' columns.
-        can_lag: whether the feed continues while the sink is unavailable.
+        can_lag: whether the feed continues without the sink while the sink is unavailable.
         source: the Kafka source; None for another source.
         folder: the folder of the pipeline file.
         is_transformed: whether a transform or an envelope makes the rows' columns; otherwise the columns are the
@@ -248,17 +248,17 @@ class SinkContext:
 
     @property
     def patience(self) -> float:
-        """Seconds to wait for an unavailable server; 0 if the feed continues without the sink."""
+        """How many seconds to wait for an unavailable server; 0 if the feed continues without the sink."""
         return 0 if self.can_lag else PATIENCE_SECONDS
 
     @property
     def groups(self) -> bool:
-        """Return whether a query with state makes the rows: each row is then the newest state of a group."""
+        """Return whether a query with state makes the rows; if so, each row is the newest state of a group."""
         return self.output_mode == "update"
 
 
 class SinkDefinition(ABC, Generic[Settings]):
-    """The code of one kind of sink. Override ``open``, and the other methods that the sink supports."""
+    """The code of one kind of sink. A subclass overrides ``open``, and the methods for what the sink supports."""
 
     def __init__(self, settings: Settings, context: SinkContext) -> None:
         self.settings = settings
@@ -294,7 +294,7 @@ class SinkDefinition(ABC, Generic[Settings]):
         return StoredState()
 
     def history(self) -> AbstractContextManager[CommitHistory]:
-        """Return a context with all commits of the feed at one moment, for ``lakefeed verify``; without Spark.
+        """Return a context manager with all commits of the feed at one moment, for ``lakefeed verify``, without Spark.
 
         A sink with a ``snapshot_table`` does not need this method.
         """
@@ -305,22 +305,22 @@ class SinkDefinition(ABC, Generic[Settings]):
         )
 
     def check_settings(self) -> Iterator[Problem]:
-        """Find mistakes in settings that refer to something outside the file, such as to a class; ask no server."""
+        """Find mistakes in settings that refer to something outside the file, such as a class; ask no server."""
         return iter(())
 
     def check_rows(self, rows: DataFrame, *, stateful: bool) -> Iterator[Problem]:
-        """Find contradictions between settings and rows before anything runs; ``rows`` is a stream without a query."""
+        """Find contradictions between settings and rows before a query starts; ``rows`` is a streaming DataFrame."""
         return iter(())
 
     def preflight(self, rows: Callable[[], StructType | None]) -> list[Check]:
-        """Return checks without Spark that show whether a run can start.
+        """Return checks, which need no Spark, of whether a run can start.
 
         ``rows`` returns the rows' columns; None if only Spark can determine them.
         """
         return []
 
     def schema_planner(self, spark: SparkSession, noted: str | None) -> SchemaPlanner:
-        """Return a planner of changes to the sink's columns, for ``lakefeed plan``; execute nothing.
+        """Return a planner of changes to the sink's columns, for ``lakefeed plan``, without executing any change.
 
         ``noted`` is the reader's schema that the checkpoint location stores.
         """
@@ -334,7 +334,7 @@ class SinkDefinition(ABC, Generic[Settings]):
         return "lakefeed's encoder writes only Parquet files"
 
     def lands_changes(self, spark: SparkSession, rows: Callable[[], StructType | None]) -> str | None:
-        """Say how the sink lands changes of keyed rows; None if there is only one way.
+        """Describe how the sink lands changes of keyed rows; None if the sink has only one method.
 
         ``rows`` returns the rows' columns, for a table that does not exist yet.
         """
@@ -356,7 +356,7 @@ class StoredState:
 
 @dataclass(frozen=True)
 class NotedSchema:
-    """Plans no changes, for a sink without its own schema; ``noted`` is the schema in the checkpoint location.
+    """Plans no changes, for a sink without a schema of its own; ``noted`` is the schema in the checkpoint location.
 
     ``check`` raises an error for rows that the sink would refuse.
     """
@@ -373,7 +373,7 @@ class NotedSchema:
 
 
 def checked(key: str, ask: Callable[[], object]) -> Check:
-    """Return a check that calls ``ask`` and turns its error into a problem of the setting ``key``."""
+    """Return a check that calls ``ask`` and returns its error as a problem of the setting ``key``."""
 
     def check() -> list[Problem]:
         try:

@@ -1,10 +1,10 @@
-"""Opens the sinks of a feed: its own sink, ``sink:``, alone, or together with the secondary sinks of ``sinks:``.
+"""Opens the sinks of a feed: its own sink (``sink:``), and if there are any, the secondary sinks (``sinks:``).
 
 With several sinks, a batch is read, decoded and transformed once, and then written to all sinks.
 
-Guarantee: every sink keeps its own guarantee. The secondary sinks get a batch first, the feed's own sink last. So if
-the feed's own sink has a batch, all secondary sinks have the batch too, except sinks that lag. After a crash in
-between, Spark repeats the batch, and sinks with a ledger skip the batch.
+Guarantee: every sink keeps its own guarantee. A batch is written to the secondary sinks first, to the feed's own sink
+last. So if the feed's own sink has a batch, all secondary sinks have it, too, except sinks that lag. After a crash in
+between, Spark repeats the batch, and those sinks with a ledger that already have it skip it.
 
 If a sink that may lag fails, the feed continues without this sink. Before the sink's next batch, or at the next start,
 the feed reads the records again from the position in the sink's ledger. Lagging needs a ledger and a stateless
@@ -43,7 +43,7 @@ from lakefeed.stopwatch import timed
 AnySink: TypeAlias = SinkDefinition[Any]
 
 PAUSE_SECONDS = 60
-"""The pause before a failed sink is tried again."""
+"""The seconds before a failed sink is tried again."""
 
 
 def sink_of(config: PipelineConfig, connections: Connections, *, folder: Path | None = None) -> AnySink:
@@ -112,7 +112,7 @@ class SecondarySink:
 
     Attributes:
         can_lag: whether the feed continues without this sink when the sink fails.
-        is_new: whether the sink has never had a batch; it then begins with the next batch.
+        is_new: whether the sink has no batch yet; if so, it begins with the next batch.
         unavailable: the placeholder of values that only the feed's own sink has stored.
         failure: the error that makes the sink lag; None if the sink does not lag.
     """
@@ -139,7 +139,7 @@ class SecondarySink:
         self._is_ready = True
 
     def is_due(self) -> bool:
-        """Return whether the sink does not lag, or its next attempt is due."""
+        """Return whether a batch can be tried: the sink does not lag, or its pause after a failure is over."""
         return self.failure is None or time.monotonic() >= self._retry_at
 
     def wait(self, failure: LakefeedError) -> None:
@@ -201,7 +201,7 @@ class SecondarySink:
 
 
 class FanOutSink(BaseSink):
-    """The feed's own sink and the secondary sinks as one sink; its ledger is that of the feed's own sink."""
+    """The feed's own sink and the secondary sinks as one sink, with the ledger of the feed's own sink."""
 
     def __init__(self, feed: str, main: Sink, sides: Sequence[SecondarySink], *, note: Callable[[str], None]) -> None:
         self._feed = feed
@@ -274,9 +274,9 @@ class FanOutSink(BaseSink):
                 sink.try_rows(rows, commit)
 
     def _try(self, side: SecondarySink, act: Callable[[], None]) -> None:
-        """Run ``act``; if ``act`` fails, let a sink that can lag wait.
+        """Run ``act``; if it fails, a sink that can lag does so from now on.
 
-        A new sink must not wait, because it has no position from which it could catch up later.
+        A new sink must not lag, because it has no position from which it could catch up later.
         """
         before = side.failure
         try:

@@ -1,9 +1,9 @@
 """Writes files below a path with Spark's file sink, whose log ``_spark_metadata`` lists a batch's files exactly once.
 
-Guarantee: exactly-once for readers that use ``_spark_metadata``, as Spark does when it reads the root path. All other
-readers, also those of a table over the directories, see the files of failed attempts, too. The log knows a batch only
-by its id, so a path belongs to one checkpoint. A table of Spark or Hive over the directories gets new partitions after
-a batch; if a crash prevents this, the next start adds them.
+Guarantee: exactly-once for readers that use ``_spark_metadata``, as Spark does when it reads the root path. Readers
+that ignore the log, such as readers of a table over the directories, see the files of failed attempts, too. The log
+knows a batch only by its id, so a path belongs to one checkpoint. A table of Spark or Hive over the directories gets
+new partitions after a batch; if a crash prevents this, the next start adds them.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class FilesDefinition(SinkDefinition[PathSinkConfig]):
             return super().encoder_refusal(spark, rows)
         if columns is None:
             return None
-        # Values of partition columns are in the names of directories, not in files.
+        # The values of partition columns are in the directories' names, not in the files.
         inside = t.StructType([each for each in columns.fields if each.name not in sink.partition_by])
         refusal = jvm.java(spark).parquet.ColumnarParquet.refusal(session, inside.json(), sink.writer_options())
         return None if refusal is None else str(refusal)
@@ -76,12 +76,12 @@ class FileStreamSink(BaseSink):
         self.ledger = BatchLog(sink.path, self._newest, move_hint=f"{hint}; or land the feed in an Iceberg table")
         self._table = None
         if isinstance(sink, FilesSinkConfig) and sink.table is not None:
-            # Name the database too, because the pipeline may have a view with the name of the table.
+            # Name the database, too: the pipeline may have a view of the same name as the table.
             name = sink.table if "." in sink.table else f"default.{sink.table}"
             self._table = PartitionedTable(spark, sink, name)
 
     def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
-        """Store the reader's schema. Files need no change: every file has its own columns, and readers merge them."""
+        """Store the reader's schema; files need no change, because each has its own columns, which readers merge."""
         _require_partition_columns(self._sink, rows)
         note_schema(self._claim, stored)
         if self._table is not None:
@@ -138,7 +138,7 @@ class PartitionedTable:
         run(self._spark, f"CREATE DATABASE IF NOT EXISTS {quoted((self._namespace,))}")
         partitions = ", ".join(quoted((name,)) for name in self._sink.partition_by)
         partitioned_by = f"PARTITIONED BY ({partitions})" if partitions else ""
-        # The reader needs the writer's options too, because the first line of a CSV file, for example, may be a header.
+        # Readers need the writer's options, too: the first line of a CSV file, for example, may be a header.
         values, own = {"path": self._sink.path}, self._sink.writer_options()
         for at, (key, value) in enumerate(own.items()):
             values |= {f"key{at}": key, f"value{at}": value}
@@ -169,7 +169,7 @@ def _columns(fields: Iterable[StructField]) -> str:
 
 
 def _values(directory: str, values: dict[str, str]) -> str:
-    """Return ``zip=8001/day=…`` as SQL, without Spark's escapes; add the parameters of the SQL to ``values``."""
+    """Return the SQL for a partition ``zip=8001/day=…``, without Spark's escapes; add the parameters to ``values``."""
     listed = []
     for name, _, value in (part.partition("=") for part in directory.split("/")):
         mark = f":value{len(values)}" if value != NULL_PARTITION else "NULL"

@@ -1,7 +1,7 @@
-"""Finds values that a change event lacks, and that an upsert therefore leaves unchanged in the table.
+"""Finds values that a change event lacks, so that an upsert leaves them unchanged in the table.
 
-The newest change of a key takes a value that it lacks from the newest older change in the batch that has it. If no
-change has the value, the column ``KEPT`` lists it, and the statement keeps the value of the stored row.
+If the newest change of a key lacks a value, the value comes from the newest older change in the batch that has it. If
+no change has the value, the column ``KEPT`` lists it, and the statement keeps the stored row's value.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql.window import WindowSpec
 
 KEPT = f"{OWN}_kept"
-"""The column, in the newest changes, with the numbers of the values that stay as stored, such as ``,3,7,``."""
+"""The column of the newest changes that lists values to leave as stored, by their indexes in ``leaves``: ``,3,7,``."""
 
 LACKING = f"{OWN}_lacking"
 """A boolean column: whether a change lacks a value that the stored row may have."""
@@ -51,12 +51,12 @@ class KeptValues:
         return cls(unavailable, columns, leaves) if leaves else None
 
     def lacking(self) -> Column:
-        """Return a boolean column: whether a change lacks a value; false for deletes."""
+        """Return a boolean column that is true for a change that lacks a value; false for deletes."""
         found = (sf.coalesce(leaf.lacking, sf.lit(False)) for leaf in self.leaves)
         return ~sf.col(DELETED) & reduce(or_, found)
 
     def newest(self, newest_first: WindowSpec) -> dict[str, Column]:
-        """Return columns with the newest value in a key's changes since the key's last delete, one column per value."""
+        """Return, for each value, a column with the newest value in a key's changes since the key's last delete."""
         whole = newest_first.rowsBetween(-(2**63), 2**63 - 1)
         found = {}
         for number, leaf in enumerate(self.leaves):
@@ -66,7 +66,7 @@ class KeptValues:
         return found
 
     def folded(self, latest: DataFrame) -> DataFrame:
-        """Put the values from ``newest`` into the newest changes, and add ``KEPT``."""
+        """Return the newest changes with the values of ``newest`` in their places, and with the column ``KEPT``."""
         numbers = self._numbers
 
         def resolved(path: Path, own: Column, _: DataType) -> Column | None:
@@ -88,7 +88,7 @@ class KeptValues:
         return latest.withColumns(columns).drop(*values)
 
     def value_of(self, column: str, *, marks: bool) -> str:
-        """Return the SQL that updates a column of ``t`` from ``s``; a row that is marked as deleted keeps no value."""
+        """Return the SQL for a column's new value, from ``s`` to ``t``; a row marked as deleted keeps no value."""
         numbers = self._numbers
 
         def of(path: Path, type_: DataType) -> str:
@@ -104,7 +104,7 @@ class KeptValues:
         return of((column,), self.columns[column].dataType)
 
     def of_columns(self) -> dict[str, list[int]]:
-        """Return, for each column's name in lower case, the positions of its values in ``leaves``."""
+        """Return, by column name in lower case, the indexes of its values in ``leaves``."""
         numbers: dict[str, list[int]] = {}
         for number, leaf in enumerate(self.leaves):
             numbers.setdefault(leaf.path[0].lower(), []).append(number)

@@ -2,7 +2,7 @@
 
 Guarantee: depends on the class. Without ``last``, it is at-least-once: lakefeed writes a batch again if a crash follows
 ``write``. It is exactly-once if the class has ``last``, and ``write`` stores ``batch.ranges`` with the rows in one
-transaction: lakefeed then skips a stored batch, and refuses a batch that does not start where the stored one ended.
+transaction: lakefeed then skips a batch that is stored, and refuses a batch that does not start where that one ended.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lakefeed.sinks.spark_format import PlainWriter
 
 @dataclass(frozen=True)
 class PythonBatch:
-    """The description of a batch, as lakefeed passes it to a user's class.
+    """A batch's id and offset ranges, which lakefeed passes to a user's class with the rows.
 
     Attributes:
         id: Spark's number of the batch.
@@ -44,9 +44,10 @@ class UserSink(Protocol):
     """The methods of a user's class; it may also have ``modes`` (default: append) and ``last() -> str | None``."""
 
     def write(self, rows: DataFrame, batch: PythonBatch) -> None:
-        """Write the rows of one micro-batch, which are computed and may be read more than once.
+        """Write the rows of one micro-batch.
 
-        Called in the driver, once for a batch; an error stops the feed.
+        They are computed already, and may be read more than once. Called in the driver, once for a batch; an error
+        stops the feed.
         """
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 _KEEPING_NAMES = ("orc", "json", "csv")
-"""Spark's file formats that do not pass the columns' names to Hadoop as a setting."""
+"""The file formats in which Spark does not pass the columns' names to Hadoop as a setting."""
 
 
 class MemoryDefinition(SinkDefinition[MemorySinkConfig]):
@@ -30,7 +30,7 @@ class MemoryDefinition(SinkDefinition[MemorySinkConfig]):
 
 
 class PlainWriter:
-    """A writer that leaves rows unchanged."""
+    """A writer whose ``prepared`` returns the rows unchanged."""
 
     def begin(self, columns: StructType) -> None: ...
 
@@ -59,7 +59,7 @@ class MemoryView(PlainWriter):
                     where="sink.memory",
                     hint=f"name one of the rows' columns: {', '.join(columns.names)}",
                 )
-        # Rows of earlier batches lack new columns, which become null.
+        # In rows of earlier batches, new columns become null.
         earlier = [row.asDict() for row in self._rows]
         self._rows = [Row(**{name: values.get(name) for name in columns.names}) for values in earlier]
         self._show(columns)
@@ -128,7 +128,7 @@ class FormatWriter(PlainWriter):
 
 
 def _require_plain_names(rows: StructType, *, where: str) -> None:
-    """Refuse names with ``${…}``: Spark puts names into a Hadoop setting, where Hadoop would replace ``${…}``."""
+    """Refuse names with ``${…}``: Spark passes names in a Hadoop setting, in which Hadoop would replace ``${…}``."""
     if match := re.search(r'"name":"([^"]*\$\{[^"]*)"', rows.json()):
         raise SchemaUnusable(
             f"Hadoop would replace ${{…}} in the name of the column '{match[1]}' by one of its settings or variables",

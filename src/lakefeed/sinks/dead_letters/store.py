@@ -1,4 +1,4 @@
-"""Defines the interfaces of dead-letter tables and topics, and the filter that chooses letters."""
+"""Defines the interfaces of tables and topics with dead letters (letters), and the filter that selects letters."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from lakefeed.records.sources import BAD_TIMESTAMP
 from lakefeed.sinks.definition import TableChange
 
 Judge: TypeAlias = "Callable[[DataFrame], DataFrame]"
-"""Decodes records and adds ``RECORD``, with the same verdicts as for the rows of their commit."""
+"""A function that decodes records and adds ``RECORD``, with the verdicts that the records got in their commit."""
 
 RECORD_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
-"""The columns of a record that its letter stores; a replay decodes them again."""
+"""The columns of a record that its letter has; a replay decodes them again."""
 
 BACKFILLS = ".backfills"
 """The suffix of a feed's name in the fence of backfills and in the ledger of their dead letters (``Ledger.java``)."""
@@ -32,7 +32,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, kw_only=True)
 class DeadLetterFilter:
-    """Chooses dead letters of a feed; a field that is None accepts every letter.
+    """Selects dead letters of a feed; a field that is None accepts every letter.
 
     A letter's reason has to contain the text ``reason``, either literally or as commands print it: with escapes, and
     ``#`` for numbers.
@@ -56,15 +56,13 @@ class DeadLetterFilter:
         return cls(feed=feed, topic=match["topic"], partition=int(match["partition"]), offset=int(match["offset"]))
 
     def exact(self) -> dict[str, str | int]:
-        """Return the values that a letter's columns must equal; ``reason`` is not among them, because a letter's reason
-        only has to contain it.
+        """Return by column the value that a letter must have; ``reason`` is missing, because a letter's reason only has
+        to contain it.
         """
         return {name: value for name, value in vars(self).items() if value is not None and name != "reason"}
 
     def reasons(self) -> tuple[str, str]:
-        """Return the requested text twice: unchanged, and without a terminal's escapes; a reason has to contain one of
-        the two.
-        """
+        """Return the requested text unchanged, and without escapes: a letter's reason has to contain one of the two."""
         part = self.reason or ""
         return part, unescaped(part)
 
@@ -84,7 +82,7 @@ class DeadLetterReader(Protocol):
         """Return the chosen letters in order of position; ``whole`` adds key, value and headers, which may be large."""
 
     def recent(self, feed: str, *, most: int, samples: int, longest: int) -> RecentLetters:
-        """Return at most ``most`` of a feed's newest letters by reason; sample values have up to ``longest`` bytes."""
+        """Return at most ``most`` newest letters of a feed, by reason; values are cut after ``longest`` bytes."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +112,7 @@ class RecentLetters:
 
 
 def group_recent(letters: Sequence[dict[str, Any]], *, samples: int, is_whole: bool) -> RecentLetters:
-    """Return letters by reason; ``letters`` have to be sorted by time, newest first."""
+    """Group letters by reason; ``letters`` have to be sorted by time, newest first."""
     reasons = tuple((reason, len(alike), tuple(alike[:samples])) for reason, alike in _by_reason(letters))
     return RecentLetters(reasons, is_whole)
 
@@ -130,8 +128,8 @@ def _by_reason(letters: Sequence[dict[str, Any]]) -> list[tuple[str, list[dict[s
 class Kind:
     """The dead letters whose reasons differ only in numbers.
 
-    ``first`` and ``last`` are the first and the last timestamp that Python can represent; ``sample`` is a letter's
-    position.
+    ``first`` and ``last`` are their earliest and latest timestamps that Python can represent; ``sample`` is the
+    position of one letter.
     """
 
     reason: str
@@ -161,7 +159,7 @@ def kind_of(reason: str) -> str:
 
 
 def time_of(microseconds: int | None) -> datetime | str | None:
-    """Return a time since 1970 as a date, or as text if Python has no date for it: a record may have any timestamp."""
+    """Return microseconds since 1970 as a datetime, or as text if Python has no such time: records may have any."""
     if microseconds is None:
         return None
     try:
@@ -171,7 +169,7 @@ def time_of(microseconds: int | None) -> datetime | str | None:
 
 
 def with_bad_timestamp(letters: DataFrame) -> DataFrame:
-    """Return letters as their original records; a timestamp that Spark cannot represent is read from the reason."""
+    """Return letters as their original records; a timestamp that Spark cannot represent is taken from the reason."""
     number = sf.regexp_extract("reason", BAD_TIMESTAMP_PATTERN, 1)
     bad = sf.when(sf.col("timestamp").isNull() & (number != ""), number.cast("bigint"))
     return letters.select(*RECORD_COLUMNS, bad.alias(BAD_TIMESTAMP))
@@ -188,10 +186,10 @@ class TopicCreation:
 
 @dataclass(frozen=True)
 class BackfillOrigin:
-    """A backfill's commit whose records became dead letters; ``committed_at`` is 0 if the commit was made just now.
+    """A backfill's commit with records that became dead letters; ``committed_at`` is 0 if it was made just now.
 
-    The offsets of backfills come in any order, so their dead letters have a separate ledger. Instead of offsets, this
-    ledger has the numbers of the rows' commits, ``Backfill.number``, in ascending order.
+    Backfills add offsets in any order, so their dead letters have a separate ledger. Instead of offsets, this ledger
+    has the numbers of the backfills' commits, ``Backfill.number``, in ascending order.
     """
 
     feed: str
@@ -212,36 +210,36 @@ class BackfillOrigin:
 
 
 SourceCommit: TypeAlias = Commit | BackfillOrigin
-"""The commit whose records became dead letters."""
+"""The commit whose records the dead letters are."""
 
 
 class DeadLetterStore(Protocol):
     """Stores the dead letters of one feed.
 
-    A letter exists from ``write`` until it is dropped, or a replay has written its record as a row. While a replay
-    runs, its letters are marked with the replay's id, and no filter chooses marked letters.
+    A letter exists from ``write`` until it is dropped, or until a replay has written its record as a row. While a
+    replay runs, its letters are marked with the replay's id, and no filter selects marked letters.
     """
 
     def ensure(self) -> None:
         """Create the table or topic if it is missing."""
 
     def change(self) -> TableChange | TopicCreation | None:
-        """Return the change that ``ensure`` would make; None if the topic exists."""
+        """Return the change that ``ensure`` would make; None if the table or topic exists."""
 
     def write(self, judge: Judge, commit: SourceCommit, *, spans: Sequence[OffsetRange], expected: int) -> None:
         """Write a commit's ``expected`` dead letters, whose records are in ``spans``."""
 
     def complete(self, judge: Judge, commit: SourceCommit, *, spans: Sequence[OffsetRange], expected: int) -> bool:
-        """Write the last commit's dead letters that are missing after a crash; return False if none are missing."""
+        """Write dead letters of the last commit that are missing after a crash; return False if none is."""
 
     def check(self, position: OffsetRanges | None, *, moved: bool) -> None:
-        """Raise the error that ``follow`` would raise; change nothing."""
+        """Raise the error that ``follow`` would raise, without changing anything."""
 
     def follow(self, position: OffsetRanges | None, *, moved: bool) -> int:
-        """Remove the letters of records past the feed's position, which the feed reads again; return their number.
+        """Remove letters after the feed's position, because the feed reads them again; return their number.
 
         Raises:
-            CheckpointMismatch: letters past the position exist, and the feed was not ``moved`` back on purpose.
+            CheckpointMismatch: there are such letters, but the feed was not ``moved`` back by an operator.
         """
 
     def records(self, choice: DeadLetterFilter) -> DataFrame:
@@ -254,7 +252,7 @@ class DeadLetterStore(Protocol):
         """Mark the letters at these positions (topic, partition, offset)."""
 
     def judge_again(self, reasons: DataFrame) -> None:
-        """Give letters the new ``reasons``, by topic, partition and offset; keep reasons that have a timestamp."""
+        """Replace letters' reasons by ``reasons``, by topic, partition and offset, except those with a timestamp."""
 
     def marked(self, replay_id: str) -> DataFrame:
         """Return the original records of the letters that one replay has marked."""

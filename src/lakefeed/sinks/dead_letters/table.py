@@ -2,8 +2,8 @@
 
 Guarantee: exactly-once. The dead letters of a batch are one commit with the batch's offset ranges. This commit follows
 the commit of the batch's rows, which has the number of dead letters. After a crash between the two commits, the next
-start writes the letters. The writer reads the letters' records from the source again, so a batch without letters costs
-nothing.
+start writes the letters. The writer reads only the letters' records from the source once more, so a batch without
+letters costs nothing.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 if TYPE_CHECKING:
     ReadAgain = Callable[[Sequence[OffsetRange], OffsetRanges], DataFrame]
-    """Reads some records of a commit again; the arguments are the records' spans, and the ranges of the commit."""
+    """A function that reads some records of a commit again; arguments: their ranges, and the commit's ranges."""
 
 COLUMNS = (
     "feed STRING, batch_id BIGINT, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, key BINARY, "
@@ -77,7 +77,7 @@ class TableReader:
         from pyiceberg.expressions import And, EqualTo
 
         table = open_table(self.name, connections=self._connections)
-        equal: Any = EqualTo  # EqualTo's constructor comes from a plugin that mypy does not load.
+        equal: Any = EqualTo  # mypy does not load the plugin that knows EqualTo's constructor.
         condition = reduce(And, (equal(name, value) for name, value in choice.exact().items()))
         rows = table.scan(row_filter=condition, selected_fields=("*",) if whole else SMALL).to_arrow()
         letters = [letter for letter in with_numbers(rows).to_pylist() if choice.means(letter["reason"])]
@@ -114,7 +114,7 @@ class DeadLetterTable(DeadLetterStore):
             properties={
                 "write.delete.mode": "merge-on-read",
                 "write.update.mode": "merge-on-read",
-                # Use small row groups, because a dead letter may be large, and a reader needs only a few letters.
+                # Use small row groups: a dead letter may be large, and a reader needs only a few letters.
                 "write.parquet.row-group-size-bytes": str(16 * 1024 * 1024),
             },
         )
@@ -125,8 +125,8 @@ class DeadLetterTable(DeadLetterStore):
         last = IcebergLedger(self._spark, self._table, ledger).position()
         ends = {} if last is None else last.ranges.ends
         ranges = spans if ledger == self._feed else commit.ranges.ranges
-        # The letters' ledger is behind only after a crash between the commits of rows and letters, because ``follow``
-        # moves the ledger with the feed.
+        # As ``follow`` moves the letters' ledger with the feed, the ledger is behind only after a crash between the
+        # commits of rows and letters.
         if all(ends.get(each.key, 0) >= each.end for each in ranges):
             return False
         self.write(judge, commit, spans=spans, expected=expected)
@@ -240,7 +240,7 @@ def _arguments(choice: DeadLetterFilter) -> dict[str, Any]:
 
 TIMES = ("timestamp", "failed_at")
 SMALL = ("topic", "partition", "offset", "timestamp", "reason", "schema_id", "batch_id", "failed_at", "replay")
-"""All columns except those whose values may be large."""
+"""All columns but those whose values may be large."""
 POSITION = ("topic", "partition", "offset")
 NEWEST = [(name, "descending") for name in ("failed_at", *POSITION)]
 
@@ -250,13 +250,13 @@ def read_recent(table: Table, feed: str, *, most: int, samples: int, longest: in
     import pyarrow.compute as pc
     from pyiceberg.expressions import And, EqualTo, Or
 
-    equal: Any = EqualTo  # The constructor of EqualTo comes from a plugin that mypy does not load.
+    equal: Any = EqualTo  # mypy does not load the plugin that knows EqualTo's constructor.
     of_feed = equal("feed", feed)
     tasks = list(table.scan(row_filter=of_feed).plan_files())
     chosen = _newest(table, tasks, most=most)
     small = _read(table, chosen, of_feed, SMALL)
     is_whole = len(chosen) == len(tasks) and small.num_rows <= most
-    # One file may have millions of letters: cut them in Arrow, before they become Python objects.
+    # One file may have millions of letters: limit their number in Arrow, before they become Python objects.
     letters: list[dict[str, Any]] = small.take(pc.sort_indices(small, sort_keys=NEWEST)[:most]).to_pylist()
     recent = group_recent(letters, samples=samples, is_whole=is_whole)
     sampled = [letter for _, _, of_reason in recent.reasons for letter in of_reason]
@@ -280,7 +280,7 @@ def read_recent(table: Table, feed: str, *, most: int, samples: int, longest: in
 
 
 def _newest(table: Table, tasks: Sequence[FileScanTask], *, most: int) -> list[FileScanTask]:
-    """Return the files with the ``most`` newest letters."""
+    """Return enough files to contain the ``most`` newest letters."""
     field = table.schema().find_field("failed_at").field_id
 
     def failed_at(task: FileScanTask) -> int:

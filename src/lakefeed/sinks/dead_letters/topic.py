@@ -1,15 +1,15 @@
 """Stores dead letters in a topic of the source's cluster: complete records that did not become rows.
 
-Guarantee: no letter of a committed batch is lost. Only if Spark repeats a task that had already sent a letter, the
-letter is in the topic twice, with the same position. The writer sends a batch's letters right after the commit of its
-rows, which says how many letters there must be. After a crash the next start sends the missing letters. It reads
-the letters' records from Kafka again, so a batch without dead letters costs nothing.
+Guarantee: no letter of a committed batch is lost. If Spark repeats a task that has already sent a letter, the letter is
+in the topic twice, with the same position. The writer sends a batch's letters right after the commit of its rows, which
+has the number of letters. After a crash the next start sends the missing letters. The writer reads only the letters'
+records from Kafka once more, so a batch without dead letters costs nothing.
 
 A letter is the original record, with the headers ``LETTER`` after its own headers. A note is a message without a value,
 with the headers ``NOTE``. The note says that a replay has ``marked`` or ``unmarked`` a letter or found another
-``reason``, or that the letter is ``gone``. Repeated letters and notes count once: a replay id is used once, and
-``failed-at`` distinguishes a letter from an earlier letter of that position. The order matters only among notes with
-a reason: the last note counts, and all notes on a letter are in the letter's partition.
+``reason``, or that the letter is ``gone``. Letters and notes that are sent twice count once: a replay id is used once,
+and ``failed-at`` distinguishes a letter from an earlier letter of the same position. Order matters only among notes
+with a reason: the last note counts, and all notes on a letter are in the letter's partition.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ _silence = logging.getLogger("lakefeed.clients.kafka.librdkafka")
 class DeadLetter:
     """A letter without key, value and headers, which may be large; times are in ms since 1970.
 
-    ``place`` is the letter's partition and offset in the dead-letter topic, ``replay`` the replay that has marked the
-    letter.
+    ``place`` is the letter's own partition and offset in the dead-letter topic, ``replay`` the id of the replay that
+    has marked it.
     """
 
     place: tuple[int, int]
@@ -115,7 +115,7 @@ class TopicReader:
     ) -> list[DeadLetter]:
         """Read the topic to its end; return the feed's letters that still exist, sorted by their records' positions.
 
-        The reading begins at the offsets ``starts``, by partition of the topic. ``on_letter`` is called with every
+        Reading begins at the offsets ``starts``, by partition of the topic. ``on_letter`` is called with every
         letter and its message. Memory: a ``DeadLetter`` for every letter in the topic, even a dropped one.
         """
         latest: dict[Position, DeadLetter] = {}
@@ -152,7 +152,7 @@ class TopicReader:
         if not whole or not letters:
             return [letter.as_dict() for letter in letters]
         by_place = {letter.place: letter for letter in letters}
-        # In this order, the lowest offset of a partition comes last, and dict() keeps this offset.
+        # Sort so that a partition's lowest offset comes last: dict() keeps the last value of a key.
         starts = dict(sorted(by_place, reverse=True))
         rows = {}
         for message in scan(self._cluster, self.name, starts=starts):
@@ -171,7 +171,7 @@ class TopicReader:
         return [rows[letter.record] for letter in letters if letter.record in rows]
 
     def recent(self, feed: str, *, most: int, samples: int, longest: int) -> RecentLetters:
-        # Reading only the newest messages is enough: a note that a letter is gone follows the letter in its partition.
+        # To read the newest messages is enough, because a note about a letter follows it in its partition.
         topics = Topics(self._cluster.bootstrap_servers, options=self._cluster.client_options)
         parts = topics.describe(self.name).partitions
         starts = {part.id: max(part.start_offset, part.end_offset - most) for part in parts}
@@ -190,9 +190,9 @@ class TopicReader:
     def positions(
         self, feed: str, batch_id: int, *, starts: Mapping[int, int] | None = None, since: float | None = None
     ) -> set[Position]:
-        """Return the positions of one batch's records that have a letter, even if the letter is gone.
+        """Return the positions of one batch's records that have or had a letter.
 
-        The reading begins at the offsets ``starts``, by partition of the topic, or at the time ``since``.
+        Reading begins at the offsets ``starts``, by partition of the topic, or at the time ``since``.
         """
         since = None if since is None else since - CLOCKS_DIFFER_SECONDS
         messages = scan(self._cluster, self.name, starts=starts, since=since)
@@ -249,7 +249,7 @@ class DeadLetterTopic(DeadLetterStore):
         expected: int,
         present: Set[Position] = frozenset(),
     ) -> None:
-        """Send a commit's dead letters, except letters whose positions are ``present``."""
+        """Send a commit's dead letters, except those whose positions are in ``present``."""
         records = read_batch(self._spark, self._source, ranges=spans, headers=True)
         letters = judge(records).filter(sf.col(f"{RECORD}.reason").isNotNull())
         if present:
@@ -259,7 +259,7 @@ class DeadLetterTopic(DeadLetterStore):
             letters = letters.join(sf.broadcast(known), same & (record["offset"] == sf.col("o")), "left_anti")
         producer = {
             **PRODUCER_DEFAULTS,
-            # The client must not refuse a letter as too large.
+            # Raise the client's limit, so that it refuses no letter as too large.
             "kafka.max.request.size": str(LARGEST_LETTER),
             "kafka.buffer.memory": str(LARGEST_LETTER),
             **self._source.producer_options,
@@ -280,7 +280,7 @@ class DeadLetterTopic(DeadLetterStore):
     def check(self, position: OffsetRanges | None, *, moved: bool) -> None: ...
 
     def follow(self, position: OffsetRanges | None, *, moved: bool) -> int:
-        """Do nothing: a topic has no ledger, and may have two letters of a record that the feed reads again."""
+        """Do nothing: a topic has no ledger, and may have a second letter of a record that the feed reads again."""
         return 0
 
     def records(self, choice: DeadLetterFilter) -> DataFrame:
@@ -325,7 +325,7 @@ class DeadLetterTopic(DeadLetterStore):
         return [letter for letter in self._reader.letters(self._feed) if letter.replay == replay_id]
 
     def _read(self, letters: Sequence[DeadLetter]) -> DataFrame:
-        """Read the letters' records from their places in the topic."""
+        """Read these letters from the dead-letter topic, and return their records."""
         if not letters:
             return self._spark.createDataFrame([], RECORD_TYPES)
         spans: dict[int, OffsetRange] = {}
@@ -349,7 +349,7 @@ class DeadLetterTopic(DeadLetterStore):
         )
 
     def _send_notes(self, letters: Iterable[DeadLetter], *, state: State, replay: str | None = None) -> None:
-        """Send a note on each letter to the letter's partition, which retains the note as long as the letter."""
+        """Send a note on each letter to the letter's partition, so that the note is retained as long as the letter."""
         failed: list[Any] = []
         producer = Producer(
             {
@@ -433,10 +433,9 @@ def _letter(message: Any, headers: Headers, feed: str) -> DeadLetter | None:
 
 
 def _ours(headers: Headers, names: Sequence[str], feed: str) -> dict[str, str] | None:
-    """Return lakefeed's headers of these names, without the prefix; None for another message or another feed.
+    """Return lakefeed's headers of a message, by name without prefix; None if it is not a letter or note of this feed.
 
-    lakefeed's headers are the last headers, because a record from another dead-letter topic already has such headers
-    itself.
+    lakefeed's headers come last: a record that was read from a dead-letter topic itself has such headers in front.
     """
     last = headers[-len(names) :]
     if [key for key, _ in last] != [f"{PREFIX}{name}" for name in names]:

@@ -23,7 +23,7 @@ TABLES: dict[tuple[str, str], type[IcebergTable]] = {
     ("upsert", "update"): MergeTable,
     ("overwrite", "complete"): OverwriteTable,
 }
-"""The table's class by the sink's mode and the query's output mode; all other pairs append."""
+"""The table's class by the sink's mode and the query's output mode; other pairs of modes append."""
 
 
 class IcebergDefinition(SinkDefinition[IcebergSinkConfig]):
@@ -66,7 +66,7 @@ class IcebergDefinition(SinkDefinition[IcebergSinkConfig]):
 def append_table(
     spark: SparkSession, table: str, *, feed: str, partition_by: Sequence[str], properties: Mapping[str, str]
 ) -> LedgerTable:
-    """Open a table for appends of a feed without a pipeline file; a new table gets the partitions and properties."""
+    """Open a table to append to, for a feed without a pipeline file; a new table gets the partitions and properties."""
     settings = validated(
         IcebergSinkConfig, "write_table", table=table, partition_by=list(partition_by), properties=dict(properties)
     )

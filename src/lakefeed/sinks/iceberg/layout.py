@@ -1,7 +1,7 @@
 """Creates tables, and changes their partitions and sort order when the pipeline file has changed.
 
 Such a change commits only metadata (partition evolution): existing files stay as they are, and new files get the new
-layout. Iceberg knows the layout of every file.
+layout. Iceberg stores the layout of every file.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ TABLE_PROPERTIES = {
     FORMAT_VERSION: "2",
     "write.parquet.compression-codec": "zstd",
     "write.spark.fanout.enabled": "true",
-    # Every commit writes a metadata file, and a feed needs no old metadata files.
+    # Delete old metadata files, because every commit writes one, and a feed does not need the old ones.
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
-    # Retry more than Iceberg's 4 times, because maintenance, replays and other feeds' dead letters commit here, too.
+    # Retry more often than Iceberg's 4 times: maintenance, replays and other feeds' dead letters commit here, too.
     "commit.retry.num-retries": "20",
 }
 
@@ -53,7 +53,7 @@ class FileLayout:
     def of_table(cls, table: Any) -> FileLayout:
         """Return the layout of an Iceberg table, which is a Java object."""
         schema, parts, sorts = table.schema(), table.spec().fields(), table.sortOrder().fields()
-        # Read the lists by index, because the end of an iterator in Java costs 70 calls.
+        # Read the lists by index, because Py4J needs 70 calls to find the end of a Java iterator.
         partitions = [
             (str(schema.findColumnName(each.sourceId())), str(each.transform().toString()))
             for each in map(parts.get, range(parts.size()))
@@ -75,7 +75,7 @@ class FileLayout:
         return cls(tuple((each.column, _text(each)) for each in sink.partition_by), tuple(sink.sort_by))
 
     def rename_columns(self, columns: Sequence[tuple[tuple[str, ...], str]]) -> FileLayout:
-        """Return the layout after these columns were renamed in turn; ``columns`` has paths with new last names."""
+        """Return the layout after renaming columns in turn; ``columns`` has a column's path and its new last name."""
 
         def now(column: str) -> str:
             parts = column.split(".")
@@ -91,9 +91,9 @@ class FileLayout:
 
 
 def statements(table: str, *, have: FileLayout, want: FileLayout, partitions: bool, order: bool) -> Iterator[str]:
-    """Yield the statements that give new files the layout ``want``.
+    """Yield the statements after which new files have the layout ``want``.
 
-    ``partitions`` and ``order`` say whether the pipeline file sets partitions and order; otherwise the table keeps its
+    ``partitions`` and ``order``: whether the pipeline file sets partitions and order; otherwise the table keeps its
     own.
     """
     alter = f"ALTER TABLE {quoted_table(table)}"
@@ -105,7 +105,7 @@ def statements(table: str, *, have: FileLayout, want: FileLayout, partitions: bo
             if partition not in have.partitions:
                 yield f"{alter} ADD PARTITION FIELD {_sql(*partition)}"
     if order and have.order != want.order:
-        # Sort only within files, because for a global order, Spark would shuffle every batch by ranges.
+        # Sort only within files: for a global order, Spark would shuffle every batch.
         columns = [
             f"{quoted_table(sort.column)} {'DESC' if sort.descending else 'ASC'} NULLS "
             f"{'FIRST' if sort.nulls_first else 'LAST'}"
@@ -202,7 +202,7 @@ def require_dead_letters(table: str, columns: Iterable[str]) -> None:
 
 
 def require_own_types(table: str, schema: Schema) -> None:
-    """Raise an error if the table has columns that a feed cannot write; this check needs no Spark."""
+    """Raise an error if the table has columns that a feed cannot write; runs without Spark."""
     from pyiceberg.schema import index_by_id
     from pyiceberg.types import TimestampNanoType, TimestamptzNanoType, TimeType
 
@@ -226,7 +226,7 @@ def require_own_types(table: str, schema: Schema) -> None:
 
 
 def require_variants(table: str, rows: StructType, *, version: int) -> None:
-    """Raise an error if rows have a variant, and the table's format version has no such type."""
+    """Raise an error if rows have a variant, but the table's format version does not support variants."""
     found = [path for path, kind in paths(rows) if kind == "VARIANT"]
     if found and version < 3:
         raise SchemaIncompatible(

@@ -1,8 +1,8 @@
 """Publishes the rows in a feed's branch after an audit of the table has passed.
 
 Guarantee: readers see the table either as it was audited or as it was before. The commit moves ``main`` to exactly the
-audited snapshot. The commit fails unless that snapshot descends from ``main``, so rows of other writers are not lost.
-The next publication completes an interrupted publication; another publication of the same snapshot changes nothing.
+audited snapshot. The commit fails unless that snapshot descends from ``main``, so no rows of other writers are lost. An
+interrupted publication is completed by the next one. To publish the same snapshot again changes nothing.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Publisher:
     def after_batch(self, *, is_new: bool = True, at_end: bool = False) -> str | None:
         """Publish if a publication is due; return a message for the user, or None.
 
-        If the batch is not new, the last run has written it: then a failed audit does not stop the feed, because the
+        If the batch is not new, it was written by the last run. A failed audit then does not stop the feed, because the
         audit may pass after the next batches.
 
         Raises:
@@ -128,7 +128,7 @@ class Publisher:
         return self._publication("published", done)
 
     def discard(self) -> None:
-        """Drop the unpublished rows: move the branch back to the published table; the feed reads the records again.
+        """Drop the unpublished rows: move the branch back to the published table. The feed reads their records again.
 
         The feed must not run. Raises a ConfigError if the feed has published nothing yet.
         """
@@ -183,7 +183,7 @@ _ROWS = f"{OWN}_rows"
 
 
 def require_columns(expect: TableExpectations, columns: StructType, *, where: str) -> None:
-    """Raise an error for an expectation of a missing column, or of an age for a column without a time."""
+    """Raise an error if an expectation names a missing column, or sets an age for a column that has no times."""
     fresh = () if expect.fresh is None else (expect.fresh.column,)
     for option, names in (
         ("fresh.column", fresh),
@@ -206,7 +206,7 @@ def require_columns(expect: TableExpectations, columns: StructType, *, where: st
 def audit(staged: DataFrame, published: DataFrame | None, expect: TableExpectations, *, snapshot_id: int) -> TableAudit:
     """Compare a snapshot's rows with the expectations; ``published`` has the rows that readers see now.
 
-    Spark reads all named columns once, and the columns of an entry of ``unique`` once more.
+    Spark reads all named columns once, and the columns of each list in ``unique`` once more.
     """
     nulls = tuple(expect.null_share)
     sums: dict[str, Column] = {"rows": sf.count(sf.lit(1))}
@@ -267,7 +267,7 @@ def _name(column: str) -> str:
 def branch_statements(
     ledger: IcebergLedger, sink: IcebergSinkConfig, feed: str, properties: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Return the statements that make the feed write to the pipeline file's branch; none if it is the present branch.
+    """Return the statements that make the feed write to the pipeline file's branch; empty if it already does.
 
     ``properties`` are the properties of the table; empty for a new table.
 

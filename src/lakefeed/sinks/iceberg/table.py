@@ -1,4 +1,4 @@
-"""Appends micro-batches to an Iceberg table; a batch is one commit, whose snapshot has the batch's offset ranges.
+"""Appends micro-batches to an Iceberg table, one commit per batch; the commit's snapshot has the offset ranges.
 
 Guarantee: exactly-once. Rows and offset ranges become visible in the same commit. The commit succeeds only if the
 ranges start where the feed's last commit ended, and if no newer driver has taken over (``io.lakefeed.commit``).
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 
 
 CREATED_BY = "lakefeed.created-by"
-"""The table property with the feed that created the table."""
+"""The table property with the name of the feed that has created the table."""
 
-# Adaptive execution fits a batch's shuffles to the batch's size; Spark turns it off in the session of a stream.
+# Turn adaptive execution on, which fits shuffles to a batch's size; Spark turns it off in a stream's session.
 ADAPTIVE = ("spark.sql.adaptive.enabled", "true")
 
 HOURS_END = 2**31 * 3_600_000_000
-"""The first time, in microseconds since 1970, whose number of hours exceeds an int."""
+"""The first time, in microseconds since 1970, whose hours since 1970 exceed an int."""
 
 
 class IcebergTable(BaseSink):
@@ -58,8 +58,7 @@ class IcebergTable(BaseSink):
             apply.
 
     Attributes:
-        takes: the columns whose type allows fewer values than Spark's type, with the table's type: ``uuid`` or
-        ``fixed[4]``.
+        takes: by column, a type of the table that allows fewer values than Spark's type: ``uuid`` or ``fixed[4]``.
     """
 
     ledger: IcebergLedger
@@ -137,9 +136,9 @@ class IcebergTable(BaseSink):
             has_defaults = stored is not None and self._takes_defaults and max(have_version, version or 0) >= 3
             defaults = column_defaults(stored.schema) if stored is not None and has_defaults else None
             statements = (
-                # The upgrade comes first, because some of the new columns need the newer version.
+                # Upgrade first, because new columns may need the newer version.
                 *upgrade,
-                # Properties come before columns, because after a crash in between, they still say which columns to
+                # Set properties before columns: after a crash in between, the properties still show which columns to
                 # rename.
                 *([set_properties(self.name, changed)] if changed else []),
                 *ddl.statements(self.name, have=have, want=rows, changes=known, grow=self._evolves, defaults=defaults),
@@ -152,7 +151,7 @@ class IcebergTable(BaseSink):
         self._hours = [column for column, how in want.partitions or laid_out.partitions if how == "hour"]
         by_file = {"partitions": "partition_by" in named, "order": "sort_by" in named}
         layouts = list(layout.statements(self.name, have=laid_out, want=want, **by_file))
-        # The branch comes last, because it needs the table.
+        # Create the branch last, because it needs the table.
         all_ = (*statements, *layouts, *branch_statements(self.ledger, self._sink, self._feed, properties))
         change = TableChange(
             table=self.name, is_new=is_new, is_laid_out_anew=bool(layouts), statements=all_, notes=notes
@@ -181,7 +180,7 @@ class IcebergTable(BaseSink):
         return {}
 
     def _require_own(self, properties: Mapping[str, str]) -> None:
-        """Raise an error for a table that another feed has created, if the table's name was derived from a topic."""
+        """Raise an error if the table's name is made from a topic's and another feed has created the table."""
         if self.name not in self._sink.names_made or properties.get(CREATED_BY) == self._feed:
             return
         if self.ledger.position() is None:
@@ -226,7 +225,7 @@ class IcebergTable(BaseSink):
         return with_summary(aligned.writeTo(self.written), properties)
 
     def with_countable_hours(self, rows: DataFrame) -> DataFrame:
-        """Make Spark fail at a row whose hour exceeds an int, because Iceberg would put it into a wrong partition."""
+        """Make Spark fail at a row whose hours since 1970 exceed an int: Iceberg would give it a wrong partition."""
         for column in self._hours:
             micros = sf.unix_micros(sf.col(quoted(tuple(column.split(".")))).cast("timestamp"))
             refusal = sf.raise_error(sf.lit(f"{NO_HOUR}{column}")).cast("boolean")
@@ -236,14 +235,14 @@ class IcebergTable(BaseSink):
     def _run_in_turn(
         self, statement: str, properties: Mapping[str, str], *, session: SparkSession, bounds: Any = None
     ) -> None:
-        """Run a statement; repeat it if another writer has changed rows that the statement has read."""
+        """Run a statement; repeat it if another writer has meanwhile changed rows that the statement has read."""
         act = partial(self.ledger.run, statement, properties, session=session, bounds=bounds)
         run_in_turn(self.name, act, ask_for_quiet=self.ledger.ask_for_quiet)
 
     def try_rows(self, rows: DataFrame, commit: Commit) -> None:
-        """Write files of some of a batch's rows, and refuse their commit, so that Iceberg removes the files."""
-        # ``truncate`` rounds down: -9.9 becomes -10, which has one digit too many for the type. Iceberg fails only at
-        # the commit; Spark's cast already fails at the row.
+        """Write files of some of a batch's rows, but refuse the commit, so that Iceberg removes the files."""
+        # ``truncate`` rounds down: -9.9 becomes -10, which may have a digit too many for the column's type. Iceberg
+        # would fail only at the commit; Spark's cast fails at the row.
         rounded = [each.alias(f"partition{at}") for at, each in enumerate(self._rounded(rows.schema))]
         if rounded:
             rows.select("*", *rounded).write.format("noop").mode("overwrite").save()
@@ -256,7 +255,7 @@ class IcebergTable(BaseSink):
                     raise
 
     def _rounded(self, rows: StructType) -> Iterator[Column]:
-        """Yield columns that truncate decimals like the table's partitions, and fail if the result does not fit."""
+        """Yield columns that truncate decimals as the table's partitions do; they fail if a result does not fit."""
         columns = self._spark.table(self.name).schema
         for transform in self._sink.partition_by:
             column, own = find_field(columns, transform.column), find_field(rows, transform.column)
@@ -278,7 +277,7 @@ class IcebergTable(BaseSink):
         return files
 
     def encoder_refusal(self, rows: Callable[[], StructType | None]) -> str | None:
-        """Return why lakefeed's encoder cannot write the files, or None; ``rows`` returns a new table's columns."""
+        """Return why lakefeed's encoder cannot write the files, if so; ``rows`` returns a new table's columns."""
         model, refusal = java(self._spark).parquet.ColumnarModel, None
         if self._spark.catalog.tableExists(self.name):
             refusal = model.refusal(self.ledger.loaded())
@@ -326,6 +325,6 @@ class OverwriteTable(IcebergTable):
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
         properties = {**commit.properties(), COMMIT_ID: commit_id}
         self._writer(rows, properties).overwrite(sf.lit(True))
-        # Spark makes no commit if an empty batch replaces no rows.
+        # If an empty batch replaces no rows, Spark does not commit.
         self.ledger.ensure_commit(properties)
         return self.ledger.rows_of(commit_id)

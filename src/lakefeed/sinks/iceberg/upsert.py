@@ -78,10 +78,11 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 KEYED = "lakefeed.upsert"
-"""The table property with ``<keys> <on_delete>``, which define a row, and cannot change once there are rows."""
+"""The table property with ``<keys> <on_delete>``, which define what a row is, and cannot change once there are rows."""
 
 OFFSETS_OF = "lakefeed.offsets-of"
-"""The prefix, before a topic's name, of a table property with the id of the topic whose offsets the rows have."""
+"""The prefix of a table property, followed by a topic's name; its value is the id of the topic whose offsets the rows
+have."""
 
 FEW_ROWS, ROWS_A_CHANGE = 2_000_000, 20
 """A run's first batch uses MERGE if the table has over ``FEW_ROWS`` rows, and over ``ROWS_A_CHANGE`` per change."""
@@ -99,7 +100,7 @@ class HistoryTable(IcebergTable):
 
     @classmethod
     def beside(cls, table: IcebergTable) -> Self:
-        """Return the history table that belongs to ``table``, with the same layout."""
+        """Return the history table of the upsert table ``table``, with the same layout."""
         sink = table._sink
         of_table = {name: getattr(sink, name) for name in ("partition_by", "sort_by", "properties", "format_version")}
         own = IcebergSinkConfig.model_validate(
@@ -134,7 +135,7 @@ class HistoryTable(IcebergTable):
         self.land(changes, own, commit_id=commit_id)
 
     def _go_to(self, commit: Commit, stands: OffsetRanges) -> None:
-        """Move the history's position to the start of a batch, and delete the history's rows from there on."""
+        """Move the history's position to a batch's start, and delete the history's rows from that position on."""
         ends, starts = stands.ends, {span.key: span.start for span in commit.ranges.ranges}
         ids = commit.ranges.topic_ids
         left = {topic: old for topic, old in stands.topic_ids.items() if ids.get(topic) != old}
@@ -149,7 +150,7 @@ class HistoryTable(IcebergTable):
 
 
 def _from(positions: Mapping[tuple[str, int], tuple[int, int]]) -> str | None:
-    """Return the condition for rows at or after the new position of partitions that move back, or None."""
+    """Return the SQL condition for rows at or after the new position of partitions that move back; None without any."""
     back = {key: (to, LAST) for key, (start, to) in positions.items() if to < start}
     return rows_where(back, columns=(TOPIC, PARTITION, OFFSET)) if back else None
 
@@ -158,11 +159,11 @@ class UpsertTable(IcebergTable):
     """One feed's table of keyed rows."""
 
     unavailable: Unavailable | None = None
-    """The placeholder for values that an upsert leaves unchanged."""
+    """The placeholder for values that an upsert leaves as stored."""
     merges_because: str | None = None
-    """The reason why a MERGE landed the last batch; None if the index of keys landed the batch."""
+    """Why a MERGE landed the last batch; None if the batch was landed with the index of keys."""
     _index: Any = None
-    """The ``KeyIndex`` of the JVM module; its keys and order are the columns ``_indexed_by``."""
+    """The ``KeyIndex`` of the JVM module; ``_indexed_by`` has the columns of its keys and order."""
     _indexed_by: tuple[Sequence[str], Sequence[str]] | None = None
     _has_landed = False
 
@@ -184,13 +185,13 @@ class UpsertTable(IcebergTable):
         self._offsets_of = self.ledger.properties(table)
 
     def _key_and_order(self, columns: StructType) -> tuple[list[str], list[str]]:
-        """Return the columns' own names of the keys and of the columns that order changes."""
+        """Return the names, as the table spells them, of the key columns and of the columns that order changes."""
         named = self._sink.keys, self._sink.order_by
         keys, order = ([found.name for each in names if (found := find_field(columns, each))] for names in named)
         return keys, order
 
     def lands_changes(self, rows: Callable[[], StructType | None]) -> str:
-        """Say that the index of keys lands changes, or why a MERGE does; ``rows`` returns a new table's columns."""
+        """Describe what lands changes: the index of keys, or why a MERGE. ``rows`` returns a new table's columns."""
         because: Any = self._sink.merges_because
         columns = self._spark.table(self.name).schema if self._spark.catalog.tableExists(self.name) else rows()
         if because is None and columns is not None:
@@ -211,7 +212,7 @@ class UpsertTable(IcebergTable):
     def take_fence(self, suffix: str = "", *, prefix: str = "") -> str:
         """Take the fence; refuse a backfill or a replay (``suffix``) into a table that removes deleted rows.
 
-        An older change could bring back a row whose delete the table has forgotten.
+        Such a table does not store deletes, so an older change could bring a deleted row back.
         """
         if suffix and self._sink.on_delete == "remove":
             raise ConfigError(
@@ -225,7 +226,7 @@ class UpsertTable(IcebergTable):
         return super().take_fence(suffix, prefix=prefix)
 
     def try_rows(self, rows: DataFrame, commit: Commit) -> None:
-        """Write files of all rows except deletes, as an append does, because a MERGE writes files the same way."""
+        """Write files of all rows except deletes as an append does, because a MERGE would write the same files."""
         removes = self._sink.on_delete == "remove"
         kept = deleting(rows).filter(~sf.col(DELETED)).drop(DELETED) if removes else deleting(rows)
         super().try_rows(kept, commit)
@@ -244,8 +245,8 @@ class UpsertTable(IcebergTable):
         with spark_setting(session, *ADAPTIVE):
             partitions = partitions_for(changes, commit)
             if self._history is not None:
-                # Shuffle now, so that history and table get the same values: a transform may give other values when it
-                # runs again.
+                # Shuffle now, so that history and table get the same values: a transform may return other values when
+                # it runs again.
                 changes = shuffle_by_key(changes, keys=self._keys, partitions=partitions)
             if isinstance(commit, Commit) and self._index_serves(table, commit):
                 if (
@@ -262,7 +263,7 @@ class UpsertTable(IcebergTable):
                 return self._land_changes(changes, commit, commit_id=commit_id)
 
     def take_notes(self) -> tuple[str, ...]:
-        """Return a note why the table is not indexed, only once, and a note whenever the index was wrong."""
+        """Return a message, once, if the table has no index, and a message whenever the index was wrong."""
         note = None if self._index is None else self._index.takeNote()
         return () if note is None else (f"{self.name}: {note}",)
 
@@ -273,7 +274,7 @@ class UpsertTable(IcebergTable):
             index = java(self._spark).upsert.KeyIndex
             self._index = index(self._keys, self._order, list(POSITION_COLUMNS), self._sink.branch, most)
             self._indexed_by = self._keys, self._order
-        # Building the index reads all keys, which does not pay for a run that ends after one small batch.
+        # To build the index, all keys are read, which does not pay in a run that ends after one small batch.
         most_rows = max(FEW_ROWS, ROWS_A_CHANGE * commit.ranges.records)
         is_first, self._has_landed = not self._has_landed, True
         because = self._sink.merges_because
@@ -287,7 +288,7 @@ class UpsertTable(IcebergTable):
     def _land_by_index(
         self, changes: DataFrame, commit: Commit, table: Any, *, commit_id: str, tasks: int
     ) -> int | None:
-        """Land a batch with the index of the keys; return None if a MERGE has to land it."""
+        """Land a batch with the index of keys; return None if that is impossible, so that a MERGE has to land it."""
         index, removes = self._index, self._sink.on_delete == "remove"
         kept = KeptValues.of(self.unavailable, changes.schema, keys=self._keys)
         names = [*self._columns.names, *([DELETED] if removes else [])]
@@ -304,7 +305,7 @@ class UpsertTable(IcebergTable):
             if written is None:
                 return None
             found = json.loads(str(written))
-            # Check the outcomes first, because they may request another schema, which changes the rows.
+            # Check the outcomes first: they may require another schema, and so other rows.
             check_outcomes(self._spark, commit_id)
             upserts = Upserts(found["changes"], found["keys"], found["deletes"])
             ChangeSummary(upserts, None, found["withoutKey"], found["moved"]).check(keys=self._keys, table=self.name)
@@ -326,7 +327,7 @@ class UpsertTable(IcebergTable):
 
     def _land_changes(self, changes: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int:
         batch = summarize_changes(changes, keys=self._keys, order_by=self._sink.order_by, bounded=self._bounded)
-        # Check the outcomes first, because they may request another schema, which changes the rows.
+        # Check the outcomes first: they may require another schema, and so other rows.
         check_outcomes(self._spark, commit_id)
         batch.check(keys=self._keys, table=self.name)
         self._land_history(changes, commit, commit_id=commit_id)
@@ -347,7 +348,7 @@ class UpsertTable(IcebergTable):
             self._history.land_changes(without, commit, commit_id=commit_id, keys=self._keys)
 
     def _merge(self, latest: DataFrame, bounds: Any, properties: Mapping[str, str], kept: KeptValues | None) -> None:
-        """Run the MERGE; repeat it if another writer has changed rows that the MERGE has read."""
+        """Run the MERGE; repeat it if another writer has meanwhile changed rows that the MERGE has read."""
         session = latest.sparkSession
         statement = upsert_sql(
             self.written,
@@ -369,7 +370,7 @@ class UpsertTable(IcebergTable):
             session.catalog.dropTempView(VIEW)
 
     def _take_over(self, stored: StoredSchema | None) -> tuple[str, ...]:
-        """Return the statement with which this feed takes over an existing table; refuse rows of another kind."""
+        """Return the statement by which this feed takes over an existing table; refuse rows of other keys."""
         properties = self.ledger.properties()
         keyed = properties.get(KEYED)
         own = self._own_properties()
@@ -390,7 +391,7 @@ class UpsertTable(IcebergTable):
         return (set_properties(self.name, changed),) if changed else ()
 
     def _renames_keys(self, keyed: str, stored: StoredSchema | None) -> bool:
-        """Return whether the pipeline's keys are the stored rows' key columns, even if aliases have renamed these."""
+        """Return whether the pipeline's keys are the key columns of the stored rows, perhaps renamed by aliases."""
         before, _, on_delete = keyed.rpartition(" ")
         known = {(each.before, each.after) for each in (renames(stored.schema) if stored else ())}
         pairs = list(zip(before.split(","), self._sink.keys, strict=False))
