@@ -1,7 +1,7 @@
 """Find the servers' addresses in this process's environment variables, or else in those of the running local stack.
 
-``lakefeed local up`` writes a file into its home, with the endpoints and the processes that serve them. The clients
-read this file, so they do not depend on the local stack's code.
+``lakefeed local up`` writes a file with its endpoints and processes into its home. This module reads only the file, so
+the clients do not depend on the local stack's code.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lakefeed.config.connections import Connections
 
 PACKAGED = ("examples", "docs", "CHANGELOG.md")
-"""Files and folders that are side by side in the package and in the repository, so that their links work in both."""
+"""Files and folders that are side by side in the package and in the repository, so that links work."""
 ENDPOINT_VARIABLES = {"KAFKA_BOOTSTRAP_SERVERS", "SCHEMA_REGISTRY_URL", "AWS_ENDPOINT_URL_S3", "LAKEFEED_CATALOG_URI"}
 
 
@@ -34,12 +34,12 @@ class StackEnvironment(BaseModel):
     processes: dict[int, str]
 
     def is_running(self) -> bool:
-        """Return whether all processes of the stack run, by their start times; no connection is made to them."""
+        """Return whether all processes of the stack run, judged by pids and start times, without connecting to them."""
         return bool(self.processes) and all(process_start(pid) == began for pid, began in self.processes.items())
 
 
 def default_environment() -> dict[str, str]:
-    """Return this process's environment; if it names no server's address, add those of the running local stack."""
+    """Return this process's environment; if it has no server's address, with those of the running local stack."""
     if ENDPOINT_VARIABLES & os.environ.keys():
         return dict(os.environ)
     return {**os.environ, **running_stack_environment()}
@@ -86,7 +86,7 @@ def stack_environment_file(home: Path) -> Path:
 
 
 def boot_id() -> str | None:
-    """Return the id of this machine's boot; None if the system has none."""
+    """Return an id that changes when this machine boots; None if the system has no such id."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     except (OSError, ValueError):
@@ -94,7 +94,7 @@ def boot_id() -> str | None:
 
 
 def pid_namespace() -> str | None:
-    """Return the id of this process's PID namespace; None if the system has none."""
+    """Return the id of this process's PID namespace; None if the system has no such id."""
     try:
         return os.readlink("/proc/self/ns/pid")
     except OSError:
@@ -102,11 +102,11 @@ def pid_namespace() -> str | None:
 
 
 def process_start(pid: int) -> str | None:
-    """Return a process's start time, by which a reused pid is noticed; None if the process has ended or is a zombie."""
+    """Return a process's start time, which differs if its pid is reused; None if it has ended or is a zombie."""
     stat = Path(f"/proc/{pid}/stat")
     if Path("/proc/self/stat").exists():
         try:
-            # Field 2, in parentheses, is the name and may contain anything; field 3 is the state, 22 the start time.
+            # Field 2 is the name, in parentheses and with any characters. Field 3 is the state, 22 the start time.
             fields = stat.read_text().rpartition(")")[2].split()
         except (FileNotFoundError, ProcessLookupError):
             return None
@@ -122,8 +122,8 @@ FOR_ALL, OWNER_ONLY = 0o644, 0o600
 def write_whole(path: Path, text: str, *, overwrite: bool, mode: int = FOR_ALL) -> bool:
     """Write a file atomically, so that it is complete even after a power failure; create its folder if it is missing.
 
-    Without ``overwrite``, return False and change nothing if the file exists, so that of two concurrent writers only
-    one returns True. With ``overwrite``, a device or pipe is written to directly.
+    Without ``overwrite``, return False and change nothing if the file exists; then only one of two concurrent writers
+    gets True. With ``overwrite``, write directly into a device or pipe.
     """
     if overwrite and path.exists() and not path.is_file():
         # Write into a device or a pipe: a rename would replace, for example, /dev/null by a file.
@@ -136,18 +136,18 @@ def write_whole(path: Path, text: str, *, overwrite: bool, mode: int = FOR_ALL) 
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).chmod(mode)  # Only this user can read the files of mkstemp.
+        Path(temporary).chmod(mode)  # mkstemp makes files that only this user can read.
         if overwrite:
             Path(temporary).replace(path)
             return True
         try:
-            # A rename would replace a file that another process has just written; a link fails instead.
+            # A rename would replace a file that another process has just written; a link fails if the file exists.
             path.hardlink_to(temporary)
         except FileExistsError:
             return False
         return True
     except OSError as error:
-        # For example the error of a full disk does not name the file.
+        # Add the file's name, which some errors lack, for example that of a full disk.
         error.filename = str(path)
         raise
     finally:
@@ -162,7 +162,7 @@ def write_own_file(path: Path, text: str) -> None:
 
 
 def read_own_file(path: Path, *, most_bytes: int = 1 << 26) -> str | None:
-    """Read a file; return None if it does not exist, if others may read it, or if it is too large."""
+    """Read a file; return None if it does not exist, if other users may read it, or if it is too large."""
     try:
         stat = path.stat()
         if stat.st_uid != os.getuid() or stat.st_mode & 0o077 or stat.st_size > most_bytes:
@@ -177,7 +177,7 @@ def packaged_root(name: str) -> Path:
     package = Path(__file__).resolve().parents[1]
     for root in (package, package.parents[1]):
         if (root / name).exists():
-            # Git ignores the generated pages with references, so a clone may lack them: generate them now.
+            # A clone may lack the generated reference pages, which are not in git: generate them.
             if name == "docs" and (root / "tools" / "references.py").exists():
                 subprocess.run([sys.executable, "-m", "tools.references"], cwd=root, capture_output=True, check=False)
             return root

@@ -1,7 +1,7 @@
 """Send HTTP requests with a deadline and a maximum size of the answer, using only the standard library.
 
-A socket's timeout applies to a single read. A server that sends one byte a second would hold the caller forever, and a
-server that never stops sending would fill the memory.
+A socket's timeout applies to a single read: a server that sends one byte a second would keep the caller waiting
+forever, and a server that never stops sending would fill the memory.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ def ask(
 ) -> Response:
     """Get a URL, or post a form to it; repeat a GET after a server error or a lost connection.
 
-    Raises Unreachable, which names the ``server``, if an attempt gets no complete answer within ``timeout`` seconds.
+    Raises Unreachable, which names the ``server``, if the last attempt gets no complete answer within ``timeout``
+    seconds.
     """
     pauses = iter(_PAUSES_SECONDS if body is None else ())
     while True:
@@ -76,8 +77,8 @@ def exchange(
 ) -> Response:
     """Send one request, and return the complete answer.
 
-    Redirects are not followed, because their target would get the headers, which may contain a login. From the
-    connection to the last byte, this takes at most ``seconds``. Without a ``context``, the certificate authorities of
+    Redirects are not followed, because their target would get the headers, which may contain a login. The exchange,
+    from connecting to the last byte, takes at most ``seconds``. Without a ``context``, the certificate authorities of
     this process are trusted (``lakefeed.config.trust``). Raises TimeoutError, OSError or http.client.HTTPException, and
     ValueError for an invalid address.
     """
@@ -103,7 +104,7 @@ def exchange(
     except (OSError, http.client.HTTPException):
         if time.monotonic() < until:
             raise
-    # At the deadline the timer closes the socket, so an answer without a length looks complete even if it was cut.
+    # At the deadline, the timer closes the socket. An answer without a length then looks complete even if it was cut.
     if time.monotonic() >= until:
         raise TimeoutError(f"no complete answer within {seconds:g} s")
     if len(text) > most_bytes:
@@ -132,18 +133,18 @@ def _connect(
 
 
 def _shut_down(sock: socket.socket) -> None:
-    """Shut a socket down, so that a thread that waits for its data continues."""
-    plain: Any = socket.socket.shutdown  # SSLSocket.shutdown would disturb the thread that reads.
+    """Shut a socket down, so that a thread that waits for data from it continues."""
+    plain: Any = socket.socket.shutdown  # SSLSocket.shutdown would disturb the reading thread.
     with suppress(OSError):
         plain(sock, socket.SHUT_RDWR)
 
 
 _LEAST_SECONDS = 1.0
-"""The minimum time for connecting to one of a host's addresses, unless the deadline is earlier."""
+"""The least time for an attempt to connect to one of a host's addresses, unless the deadline comes earlier."""
 
 
 def connect(host: str, port: int, *, seconds: float) -> socket.socket:
-    """Return a socket that is connected to the first address of a host that answers.
+    """Return a socket that is connected to that address of a host which answers first, in their order.
 
     The lookup and all attempts together take at most ``seconds``, which is also the timeout of each later read and
     write. Raises TimeoutError or OSError, and ValueError for an invalid host name.
@@ -172,7 +173,7 @@ def connect(host: str, port: int, *, seconds: float) -> socket.socket:
 
 
 def _addresses(host: str, port: int, *, seconds: float) -> list[tuple[Any, ...]]:
-    """Return a host's addresses; the lookup runs in a thread, abandoned at the deadline: getaddrinfo has no timeout."""
+    """Return a host's addresses; a thread looks them up, and is left at the deadline: getaddrinfo has no timeout."""
     found: list[tuple[Any, ...]] = []
     failed: list[Exception] = []
 

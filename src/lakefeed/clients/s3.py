@@ -1,7 +1,7 @@
 """Check a bucket of an S3 store within seconds, with the standard library instead of an SDK or a JVM.
 
-The request lists one key, which every user of a bucket may do. A refused listing is answered with an error code, a
-refused HEAD request is not. The request is signed with AWS Signature Version 4:
+The request lists one key, which every user of a bucket may do. The answer to a refused listing has an error code,
+unlike the answer to a refused HEAD request. The request is signed with AWS Signature Version 4:
 https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html
 """
 
@@ -44,7 +44,7 @@ def configured_keys(s3: S3) -> Keys:
 
     Raises:
         MissingExtra: botocore, which implements the chain, is missing.
-        AccessDenied: the chain has no keys, or a part of it refuses them.
+        AccessDenied: the chain has no keys, or a service that it asks refuses access.
     """
     access, secret, token = s3.access_key, s3.secret_key, s3.session_token
     if access is None or secret is None:
@@ -60,7 +60,7 @@ def configured_keys(s3: S3) -> Keys:
 def require_bucket(bucket: str, *, s3: S3, keys: Keys | None, timeout: float = TIMEOUT_SECONDS) -> None:
     """Raise an error unless the bucket exists and these keys may list it; ``timeout`` is in seconds per attempt.
 
-    Without keys the request is not signed, and the only errors are a missing bucket and a store that does not answer.
+    Without keys the request is not signed, so only a missing bucket or a store that does not answer is an error.
     """
     url = bucket_url(bucket, s3=s3)
     headers = signed_headers(url, keys=keys, region=s3.region) if keys else {"host": urlsplit(url).netloc}
@@ -149,7 +149,7 @@ def signed_headers(
 
 
 def _verdict(status: int, body: bytes, *, bucket: str, where: str) -> LakefeedError | None:
-    """Return the error for the answer to a listing; None if the bucket was listed."""
+    """Return the error that the answer to a listing shows; None if the bucket was listed."""
     match = re.search(rb"<Code>(\w+)</Code>", body)
     code = match[1].decode() if match else ""
     if status == 200 and b"<ListBucketResult" in body:
@@ -178,7 +178,7 @@ def _verdict(status: int, body: bytes, *, bucket: str, where: str) -> LakefeedEr
         return AccessDenied(what, where=where, hint=hint)
     if status >= 500 or status == 429:
         what = f"the S3 store answers with HTTP status {status} {code}".rstrip()
-        return Unreachable(what, where=where, hint="try again later; if the status stays, look at the store's log")
+        return Unreachable(what, where=where, hint="try again later; if the status remains, look at the store's log")
     what = f"this address answers, but not as an S3 store does (HTTP status {status})"
     return ConfigError(what, where=where, hint="give the address of the store's S3 API, not that of its console")
 
@@ -188,19 +188,19 @@ def keys_of_the_chain(kind: str, *, purpose: str, profile: str | None = None) ->
 
     Args:
         kind: the service that the keys are for, in one word, for messages.
-        purpose: the operation that needs botocore, for the message if botocore is missing.
+        purpose: the operation that needs botocore, which the error for a missing botocore names.
         profile: use this profile of ``~/.aws``. Default: AWS_PROFILE, else the first keys that the chain finds.
 
     Raises:
         MissingExtra: botocore, which implements the chain, is missing.
-        AccessDenied: the chain has no keys, or a part of it refuses them.
+        AccessDenied: the chain has no keys, or a service that it asks refuses access.
     """
     try:
         from botocore.exceptions import BotoCoreError, ClientError
         from botocore.session import Session
     except ImportError:
         raise MissingExtra.of("botocore", "aws", purpose) from None
-    # botocore would log a failure with its stack trace; the error below reports it once.
+    # Silence botocore's log, which would have a failure's stack trace: the error below reports the failure.
     logging.getLogger("botocore.credentials").disabled = True
     where = "AWS's default chain: environment, web identity, profile, container, instance"
     session = Session(profile=profile)

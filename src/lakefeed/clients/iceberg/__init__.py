@@ -1,1 +1,1 @@
-"""Iceberg tables outside of feeds: open tables, write SQL for tables, resolve write conflicts."""
+"""Iceberg tables outside of feeds: catalogs, tables read by pyiceberg, SQL texts, and conflicts between writers."""

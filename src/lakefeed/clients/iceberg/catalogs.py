@@ -1,4 +1,4 @@
-"""Log in to Iceberg catalogs without Spark: REST, a PostgreSQL database; and create a catalog in a SQLite file."""
+"""Log in to REST and PostgreSQL catalogs of Iceberg without Spark, and create a catalog in a SQLite file."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def log_in(catalog: Catalog, *, timeout: float) -> None:
 
 
 def login_error(text: str, database: CatalogDatabase) -> LakefeedError:
-    """Return the error for the text of a failed login; the text is from the client or from the server."""
+    """Return lakefeed's error for a failed login, from the message of the client or the server."""
     where = f"{database.host}:{database.port}/{database.name}"
     if (refused := explain_libpq(text, server="the catalog's database", where=where)) is not None:
         return refused
@@ -103,7 +103,7 @@ _SERVER = "the REST catalog"
 
 
 def ask_rest_catalog(catalog: Catalog) -> None:
-    """Request a REST catalog's configuration, as every client does first; raise the error that explains a refusal."""
+    """Request a REST catalog's configuration, every client's first request; raise an error that explains a refusal."""
     url = f"{catalog.uri.rstrip('/')}/v1/config"
     if catalog.warehouse is not None:
         url += f"?warehouse={quote(catalog.warehouse, safe='')}"
@@ -114,7 +114,7 @@ def ask_rest_catalog(catalog: Catalog) -> None:
     status, body = ask(url, server=_SERVER, headers=headers)
     if status in (401, 403, 419):
         if token is None and catalog.secrets():
-            return  # The login is a property that only Iceberg's client can use.
+            return  # The login is set by a property that only Iceberg's own client can use.
         if token is None:
             what, hint = "requires a login", "set catalogs.<name>.credential or token from the environment"
         elif catalog.token is not None:
@@ -138,7 +138,7 @@ def ask_rest_catalog(catalog: Catalog) -> None:
 
 
 def _traded(catalog: Catalog) -> str | None:
-    """Return an access token fetched with the catalog's credential; None if the catalog has no credential."""
+    """Return an access token that the server gives for the catalog's credential; None without a credential."""
     if catalog.credential is None:
         return None
     client, has_id, secret = catalog.credential.get_secret_value().partition(":")
@@ -153,7 +153,7 @@ def _traded(catalog: Catalog) -> str | None:
     )
 
 
-# The same as V1_CREATE_CATALOG_SQL and CREATE_NAMESPACE_PROPERTIES_TABLE_SQL in org.apache.iceberg.jdbc.JdbcUtil.
+# Copied from V1_CREATE_CATALOG_SQL and CREATE_NAMESPACE_PROPERTIES_TABLE_SQL in org.apache.iceberg.jdbc.JdbcUtil.
 _CATALOG_TABLES = """
 CREATE TABLE IF NOT EXISTS iceberg_tables (
   catalog_name VARCHAR(255) NOT NULL,
@@ -178,7 +178,7 @@ def make_catalog(file: Path) -> None:
     """Create the tables of Iceberg's JDBC catalog (schema version V1) in a SQLite file, unless the tables exist."""
     try:
         with closing(sqlite3.connect(file)) as connection:
-            # With WAL, readers neither wait for a writer nor fail; Spark may commit while other processes query.
+            # In WAL mode, readers neither fail nor wait for a writer, so Spark may commit while other processes query.
             connection.execute("PRAGMA journal_mode=WAL")
             connection.executescript(_CATALOG_TABLES)
     except sqlite3.OperationalError as error:

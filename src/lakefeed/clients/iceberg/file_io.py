@@ -23,7 +23,7 @@ _SECONDS = 60.0
 
 
 class CertifiedFileIO(PyArrowFileIO):
-    """Reads tables in a store that requires a client certificate. Only Spark writes tables."""
+    """Reads tables in a store that requires a client certificate. It cannot write, because only Spark writes tables."""
 
     def _initialize_s3_fs(self, netloc: str | None) -> FileSystem:
         found = {
@@ -69,7 +69,7 @@ class _Objects(FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
     def _info(self, path: str) -> FileInfo:
         bucket, _, key = path.partition("/")
         listed = self._get(f"{prefix_url(bucket, key, s3=self._s3)}&max-keys=1", path)
-        # A listing of the keys with this prefix begins with the key itself, if the object exists.
+        # If the object exists, its key is the first in a listing of the keys that begin with it.
         size = read_listing(listed).sizes.get(key)
         return FileInfo(path, FileType.NotFound) if size is None else FileInfo(path, FileType.File, size=size)
 
@@ -86,7 +86,7 @@ class _Objects(FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
         return answer.body
 
     def _refuse(self, *_: Any) -> Any:
-        raise NotImplementedError("this access to S3 only reads")
+        raise NotImplementedError("this file system is read-only")
 
     get_file_info_selector = create_dir = delete_dir = delete_dir_contents = delete_root_dir_contents = _refuse
     delete_file = move = copy_file = open_output_stream = open_append_stream = _refuse
@@ -127,6 +127,6 @@ class TrustingFileIO(PyArrowFileIO):
 
     def _initialize_s3_fs(self, netloc: str | None) -> FileSystem:
         made = super()._initialize_s3_fs(netloc)
-        # The file system has no getters for its settings, but pickle's protocol (``__reduce__``) returns them.
+        # pyarrow's file system has no getters for its settings, but ``__reduce__``, which pickle uses, returns them.
         rebuild, (settings,) = made.__reduce__()
         return rebuild({**settings, "tls_ca_file_path": trust.authorities_file() or ""})

@@ -89,14 +89,14 @@ def open_table(table: str, *, connections: Connections | None = None) -> Table:
 
 
 def _catalog_properties(catalog: Settings, *, region: str) -> dict[str, Any]:
-    """Return pyiceberg's properties for the catalog; they have Iceberg's names, except for a catalog in a database."""
+    """Return pyiceberg's properties for the catalog, with Iceberg's names, or pyiceberg's for one in a database."""
     if catalog.type == "jdbc":
         return {"type": "sql", "uri": _sqlalchemy_uri(catalog), "warehouse": catalog.warehouse}
     defaults: dict[str, str | None] = {}
     if catalog.type == "glue":
         defaults["glue.region"] = region
     if catalog.credential is not None:
-        # Iceberg's client uses this default silently; pyiceberg warns about it.
+        # Set Iceberg's default: pyiceberg would warn that it is missing.
         defaults["oauth2-server-uri"] = f"{catalog.uri.rstrip('/')}/v1/oauth/tokens"
     secrets = {key: secret.get_secret_value() for key, secret in catalog.secrets().items()}
     return {**defaults, **_tls_of(catalog), **catalog.settings(), **secrets}
@@ -109,7 +109,7 @@ def _file_io(s3: S3) -> str:
 
 
 def _tls_of(catalog: Settings) -> dict[str, Any]:
-    """Return pyiceberg's property with the certificate files for a REST catalog."""
+    """Return the property that makes pyiceberg use this process's certificate files for a REST catalog."""
     if not catalog.uri.startswith("https://"):
         return {}
     bundle, own = trust.authorities_file(), trust.own_files()
@@ -120,7 +120,7 @@ def _tls_of(catalog: Settings) -> dict[str, Any]:
 
 
 def _without_pool(catalog: Any) -> None:
-    """Make a catalog open a connection per query, because a table has no method to close a pool of connections."""
+    """Make a catalog open a connection for each query, because no method of a table closes pooled connections."""
     from sqlalchemy import NullPool, create_engine
 
     pooled = catalog.engine
@@ -143,7 +143,7 @@ def _sqlalchemy_uri(catalog: Settings) -> str:
 
 @contextmanager
 def _explained(catalog: Settings) -> Iterator[None]:
-    """Raise the errors of pyiceberg and its clients as lakefeed's errors."""
+    """Raise lakefeed's errors instead of those that pyiceberg and its clients raise in the ``with`` block."""
     from pyiceberg.exceptions import AuthorizationExpiredError, ForbiddenError, OAuthError, UnauthorizedError
     from requests.exceptions import ConnectionError as NoConnection
     from requests.exceptions import Timeout
@@ -162,12 +162,12 @@ def _explained(catalog: Settings) -> Iterator[None]:
     except DatabaseError as error:
         if not (isinstance(error, OperationalError) and catalog.uri.startswith(catalogs.POSTGRESQL)):
             what = f"the catalog's database cannot be used: {error.orig}"
-            raise Unreachable(what, where=where, hint="lakefeed check --connect says what is wrong with it") from None
+            raise Unreachable(what, where=where, hint="lakefeed check --connect shows the cause") from None
         raise catalogs.login_error(str(error.orig), catalogs.CatalogDatabase.of(catalog.uri)) from None
 
 
-# pyiceberg 0.12 does not know the type variant. With this replacement it reads metadata and manifests, but no rows.
-# Remove it when pyiceberg has the type: https://github.com/apache/iceberg-python/issues/1819
+# pyiceberg 0.12 does not know the type variant. With the replacement below, pyiceberg reads metadata and manifests, but
+# no rows. Remove it when pyiceberg has the type: https://github.com/apache/iceberg-python/issues/1819
 _SHOWN_AS = "binary"
 _PARTS = ("type", "element", "value")
 

@@ -20,7 +20,7 @@ def set_properties(table: str, properties: Mapping[str, str]) -> Statement:
 
 
 def with_properties(sql: str, properties: Mapping[str, str]) -> Statement:
-    """Return the statement: ``sql``, then the clause TBLPROPERTIES with these properties."""
+    """Return ``sql`` followed by a clause TBLPROPERTIES with these properties."""
     listed = ", ".join(f":key{at} = :value{at}" for at in range(len(properties)))
     names = {f"key{at}": key for at, key in enumerate(properties)}
     values = {f"value{at}": value for at, value in enumerate(properties.values())}
@@ -33,14 +33,15 @@ def quoted_table(identifier: str) -> str:
 
 
 def quoted(path: Path) -> str:
-    """Quote the parts of a name for SQL; a dot within a part does not split the part."""
+    """Quote the parts of a name for SQL, and join them by dots; a part may itself have dots."""
     return ".".join("`" + part.replace("`", "``") + "`" for part in path)
 
 
 def rows_where(spans: Mapping[Partition, tuple[int, int]], *, columns: tuple[str, str, str]) -> Statement:
     """Return the condition for rows whose offsets are in these spans; the end of a span is exclusive.
 
-    ``columns`` are the columns for topic, partition and offset; with an empty first name, topics are not compared.
+    ``columns`` are the names of the columns with topic, partition and offset; if the first is empty, topics are not
+    compared.
     """
     topic_column, partition_column, offset_column = columns
     parts, topics = [], {}

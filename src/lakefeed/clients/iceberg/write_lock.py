@@ -1,9 +1,9 @@
 """Let writers that rewrite a table's rows take turns with maintenance that rewrites its files.
 
 An append and a rewrite of files do not conflict. A MERGE and a rewrite of the same files do: Iceberg refuses the second
-commit. If one driver ran both concurrently, either every MERGE would run twice or maintenance would never finish, so
-they take turns. Separate processes cannot take turns: Iceberg refuses one of the commits, and the writer requests a
-pause of maintenance (``Ledger.ask_for_quiet``).
+commit. If one driver ran both concurrently, either every MERGE would run twice or maintenance would never finish. So
+writers and maintenance take turns within a process. Separate processes cannot take turns: Iceberg refuses one of the
+commits, and the writer requests a pause of maintenance (``Ledger.ask_for_quiet``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CONFLICTS = (
     "missing data files",
     "Cannot determine history between starting snapshot",
 )
-"""Iceberg's messages when it refuses a MERGE, UPDATE or DELETE because of a concurrent commit, without a change."""
+"""Iceberg's messages when it refuses a MERGE, UPDATE or DELETE, changing nothing, because of a concurrent commit."""
 
 
 class Turns:
@@ -75,8 +75,8 @@ def run_in_turn(table: str, statement: Callable[[], Result], *, ask_for_quiet: C
     """Run a statement that may conflict with maintenance; repeat it after a conflict.
 
     Within this process the statement takes a turn as a writer. Maintenance in another process may commit many times in
-    a row, so the first conflict calls ``ask_for_quiet``, which requests a pause. Any other error is raised at once, a
-    conflict after ``TRIES`` attempts.
+    a row, so ``ask_for_quiet`` is called after the first conflict, to request a pause. After ``TRIES`` attempts the
+    conflict is raised, any other error at once.
     """
     for _ in range(TRIES - 1):
         try:

@@ -26,9 +26,9 @@ from lakefeed.offsets.ranges import OffsetRange, Partition
 
 RETRY_SECONDS = 1.0
 PATIENCE_SECONDS = 15.0
-"""Failures are reported only after this time, because a group's coordinator usually loads within a few seconds."""
+"""Report failures only after this time, because a group's coordinator usually loads within a few seconds."""
 END_SECONDS = 10.0
-"""The time that a run, when it ends, waits for the broker to accept the last offsets."""
+"""How long a run waits at its end until the broker accepts the last offsets."""
 
 
 def group_offsets(
@@ -37,13 +37,13 @@ def group_offsets(
     """Return a consumer group's committed offsets in these topics, or in all topics, without joining the group.
 
     Args:
-        stable: raise Unreachable if an open transaction may still change offsets (KIP-447), else ignore it.
+        stable: raise Unreachable if an open transaction may still change offsets (KIP-447); False ignores it.
 
     Raises:
         Unreachable: no broker answers, or an open transaction locks offsets of the group.
     """
-    # A consumer asks for the offsets; without a subscription it does not join the group. AdminClient's request would
-    # crash the process while the broker sets up a new group's coordinator (confluentinc/librdkafka#5040).
+    # Ask with a consumer; without a subscription, it does not join the group. A request of AdminClient would crash the
+    # process while the broker sets up a new group's coordinator (confluentinc/librdkafka#5040).
     level = "read_committed" if stable else "read_uncommitted"
     settings = {**client_settings(source), "group.id": group, "enable.auto.commit": False, "isolation.level": level}
     consumer = Consumer(settings, logger=SILENCE)
@@ -59,8 +59,8 @@ def group_offsets(
         )
     except KafkaException as error:
         if stable and error_code(error) == KafkaError._TIMED_OUT:
-            # librdkafka reports an open transaction as a timeout, too. If the broker itself does not answer, this call
-            # raises the error.
+            # librdkafka reports an open transaction as a timeout, too. This call raises an error if the broker does not
+            # answer.
             group_offsets(source, group, topics, stable=False)
             raise Unreachable(
                 f"an open transaction has locked offsets of the group {group}",
@@ -107,8 +107,8 @@ def _group_error(error: KafkaException, source: KafkaSource, group: str) -> Lake
 class MonitoringGroup:
     """A consumer group whose offsets show a feed's position.
 
-    Spark's source commits no offsets, so tools for consumer lag do not see a feed. This group must have no members: the
-    broker refuses to alter the offsets of a group with members.
+    Spark's source commits no offsets, so tools that watch consumer lag do not see a feed. This group must have no
+    members, because the broker refuses to alter the offsets of a group with members.
     """
 
     def __init__(self, source: KafkaSource, name: str) -> None:
@@ -151,7 +151,7 @@ class MonitoringGroup:
 
 
 class GroupPublisher:
-    """Sends a feed's newest position to its monitoring group in a separate thread, so that batches do not wait.
+    """Publishes a feed's newest position to its monitoring group in a separate thread, so that batches do not wait.
 
     A broker refuses offsets while it loads a new group's coordinator, or while another broker takes over the group. The
     thread then sends the newest position again until the broker accepts it, or until the run ends.
@@ -172,7 +172,7 @@ class GroupPublisher:
         self._thread.start()
 
     def publish(self, ranges: Iterable[OffsetRange]) -> str | None:
-        """Queue the ends of these ranges for the thread; return a message, only once, if the thread keeps failing."""
+        """Queue the ends of these ranges for the thread; return a message, but only once, if it keeps failing."""
         with self._changed:
             self._pending.update({span.key: span for span in ranges})
             self._changed.notify_all()
@@ -207,7 +207,7 @@ class GroupPublisher:
                 if failure is not None:
                     self._changed.wait_for(lambda: self._until is not None, timeout=self._retry_seconds)
             if failure is not None and self._until is not None:
-                # Wait at most until the deadline of ``close``, which waits for this thread to end.
+                # Wait no longer than ``close``, which waits until this thread ends.
                 time.sleep(min(self._retry_seconds, max(0.0, self._until - time.monotonic())))
 
     def _note(self, sent: dict[Partition, OffsetRange], failure: str | None) -> None:
@@ -216,15 +216,15 @@ class GroupPublisher:
             self._failing_since = self._failing_since or time.monotonic()
             return
         self._failing_since = self._reported = None
-        # Remove only what was sent, because a batch may have queued a later position meanwhile.
+        # Remove only the offsets that were sent: a batch may have queued later ones meanwhile.
         self._pending = {key: span for key, span in self._pending.items() if sent.get(key) != span}
 
 
 @contextmanager
 def publishing(publisher: GroupPublisher | None, on_note: Callable[[str], None]) -> Iterator[None]:
-    """Send a feed's last position at the end of this block; call ``on_note`` with a message if that fails.
+    """Publish a feed's last position at the end of the ``with`` block; if that fails, pass a message to ``on_note``.
 
-    After an error nothing is sent: another driver may have taken over the feed and published a later position.
+    If the block raises an error, do not publish: another driver may have taken over and published a later position.
     """
     try:
         yield

@@ -26,13 +26,12 @@ _HANDSHAKE_SECONDS = 3.0
 _NOTICE_SECONDS = 0.5
 _OAUTH_ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
 ISOLATION = "kafka.isolation.level"
-# librdkafka logs every failed connection; lakefeed's own error reports the broker once.
+# Do not log: librdkafka would log every failed connection, while lakefeed's error reports the broker once.
 SILENCE = logging.getLogger("lakefeed.clients.kafka.librdkafka")
 SILENCE.addHandler(logging.NullHandler())
 SILENCE.propagate = False
 
-# Java's and librdkafka's names of the settings for connection and login. Java's other settings tune reading and
-# writing, and are not translated.
+# For connection and login: by the Java client's name, librdkafka's. Other settings only tune, and are not translated.
 _NAMES = {
     "client.dns.lookup": "client.dns.lookup",
     "client.id": "client.id",
@@ -75,7 +74,7 @@ _DENIED = {
 
 
 def librdkafka_settings(options: Mapping[str, object]) -> dict[str, Any]:
-    """Return librdkafka's connection settings; ``options`` are Java's with the prefix ``kafka.``, or librdkafka's."""
+    """Return librdkafka's connection settings from Java's (``options`` with the prefix ``kafka.``) or librdkafka's."""
     java = {key.removeprefix(PREFIX): str(value) for key, value in options.items() if key.startswith(PREFIX)}
     settings: dict[str, Any] = {key: str(value) for key, value in options.items() if not key.startswith(PREFIX)}
     settings |= {_NAMES[key]: value for key, value in java.items() if key in _NAMES}
@@ -105,7 +104,7 @@ def isolation_level(source: KafkaSource) -> str:
 
 @contextmanager
 def open_consumer(source: KafkaSource, group: str, settings: Mapping[str, Any]) -> Iterator[Consumer]:
-    """Open a consumer that reports the ends of partitions, joins no consumer group, and commits no offsets."""
+    """Open a consumer that reports a partition's end, joins no consumer group, and commits no offsets."""
     own = {"group.id": group, "enable.auto.commit": False, "enable.partition.eof": True}
     consumer = Consumer({**client_settings(source), **own, **settings}, logger=SILENCE)
     try:
@@ -122,7 +121,7 @@ def error_of(error: KafkaException, *, servers: str, topic: str | None) -> Lakef
         return BrokerUnreachable(
             "no Kafka broker answers",
             where=servers,
-            hint="check the address and that the broker runs; 'lakefeed local up' starts a local one",
+            hint="check the address, and whether the broker runs; 'lakefeed local up' starts a local one",
         )
     if code in _DENIED:
         hint = "check login and the Kafka user's ACLs: the user must be allowed to describe and read the topic"
@@ -156,7 +155,7 @@ def error_of(error: KafkaException, *, servers: str, topic: str | None) -> Lakef
 
 
 def refusal_of(errors: Iterable[KafkaError], *, servers: str) -> LakefeedError | None:
-    """Return the error for a refused login or TLS connection among a client's errors; None for other errors."""
+    """Return lakefeed's error if one of the client's errors is a refused login or TLS connection; else None."""
     for error in errors:
         # "sasl_ssl://broker:9093/bootstrap: …": remove the address before the message.
         text = re.sub(r"^\S+://\S+: ", "", error.str())
@@ -169,7 +168,7 @@ def refusal_of(errors: Iterable[KafkaError], *, servers: str) -> LakefeedError |
 
 
 def _tls_refusal(text: str, servers: str) -> LakefeedError:
-    """Try a TLS handshake with the brokers in Python, and return its error: librdkafka's says less about the cause."""
+    """Try a TLS handshake with the brokers in Python, and return its error, which says more than librdkafka's."""
     for server in servers.split(","):
         host, _, port = server.strip().rpartition("://")[2].rpartition(":")
         host = host.strip("[]")
@@ -227,9 +226,9 @@ def _stores(java: Mapping[str, str]) -> dict[str, str]:
 
 
 def _authorities(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Return the settings with the declared and the system's certificate authorities, for brokers and OAuth servers.
+    """Return the settings for trusting the declared certificate authorities, for brokers and OAuth servers.
 
-    The system's authorities are included, because librdkafka ignores them if a setting names other authorities.
+    They include the system's authorities, which librdkafka ignores if a setting names other authorities.
     """
     if not (declared := trust.current().authorities):
         return {}
@@ -239,7 +238,7 @@ def _authorities(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _oauth(jaas: str, token_url: str) -> dict[str, str]:
-    """Return the settings with which librdkafka fetches OAuth tokens, and renews the tokens before they expire."""
+    """Return the settings with which librdkafka fetches OAuth tokens and renews them before they expire."""
     login = _jaas_options(jaas)
     extensions = {name.removeprefix("extension_"): text for name, text in login.items() if name[:10] == "extension_"}
     names = {"clientId": "client.id", "clientSecret": "client.secret", "scope": "scope"}
@@ -252,7 +251,7 @@ def _oauth(jaas: str, token_url: str) -> dict[str, str]:
 
 
 def _msk_iam(jaas: str) -> dict[str, Any]:
-    """Return the settings for Amazon's IAM login, whose tokens this process signs, because librdkafka cannot."""
+    """Return the settings for Amazon's IAM login. This process signs the tokens, because librdkafka cannot."""
     login = _jaas_options(jaas)
     sign = partial(msk_iam_token, login["awsStsRegion"], profile=login.get("awsProfileName"))
     # Sign the first token now, to raise an error if AWS's keys are missing: librdkafka would report a timeout.
@@ -307,6 +306,6 @@ def msk_iam_token(region: str, *, profile: str | None = None) -> tuple[str, floa
     request = AWSRequest(method="GET", url=address, params={"Action": "kafka-cluster:Connect"})
     expires = time.time() + _TOKEN_SECONDS
     SigV4QueryAuth(keys, "kafka-cluster", region, expires=_TOKEN_SECONDS).add_auth(request)
-    # The name of the client, for the broker's log; the signature does not cover this parameter.
+    # This parameter, which is not signed, names the client in the broker's log.
     signed = f"{request.url}&User-Agent=lakefeed"
     return base64.urlsafe_b64encode(signed.encode()).rstrip(b"=").decode(), expires

@@ -58,7 +58,7 @@ def read_ranges(
             for message in messages:
                 key = (message.topic(), message.partition())
                 if message.error() is not None:
-                    # The partition has ended: transactions and compaction may leave no record at the end of a range.
+                    # The partition ends here: transactions and compaction may leave no record at the end of a range.
                     left.discard(key)
                     continue
                 if key in left and message.offset() < ends[key]:
@@ -69,7 +69,7 @@ def read_ranges(
 
 
 def follow(source: KafkaSource, starts: Mapping[Partition, int]) -> Iterator[list[Record]]:
-    """Yield lists of records from these offsets on as they arrive, without end; a list is empty if none arrives."""
+    """Yield forever lists of records as they arrive from these offsets on; a list is empty if none arrives."""
     silent_since = time.monotonic()
     with _assigned(source, starts) as poll:
         while True:
@@ -90,7 +90,7 @@ class _Poll:
         self._consumer, self._servers = consumer, servers
 
     def __call__(self, seconds: float) -> list[Any]:
-        """Return the next records and ends of partitions; an empty list if neither arrives for ``seconds``."""
+        """Return the next messages (records and ends of partitions); an empty list if none arrives for ``seconds``."""
         until = time.monotonic() + seconds
         with self.errors():
             while True:

@@ -1,4 +1,4 @@
-"""Read topics without Spark: their records, the number of records in offset ranges, and the times of some records."""
+"""Read topics without Spark: all records, the number of records in offset ranges, the times of single records."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ SILENCE_SECONDS = 30.0
 TIMEOUT_SECONDS = 5.0
 LONGEST_SECONDS = 10.0
 NO_RECORD = math.inf
-"""The time that ``record_times`` returns for a partition that has no record at or after the offset."""
+"""The result of ``record_times`` for a partition without a record at or after the offset."""
 
-# Settings for reads of one record per partition: prefetch little, because there may be many partitions.
+# Settings to read one record per partition: prefetch little, because there may be many partitions.
 _SMALL_READS = {
     "fetch.message.max.bytes": 16_384,
     "fetch.max.bytes": 1_000_000,
@@ -37,7 +37,7 @@ _SMALL_READS = {
 def scan(
     cluster: KafkaSource, topic: str, *, starts: Mapping[int, int] | None = None, since: float | None = None
 ) -> Iterator[Any]:
-    """Yield the records that a topic has now as confluent-kafka's messages; those of one partition are in order.
+    """Yield the records that a topic has now, as confluent-kafka's messages, in order within a partition.
 
     ``starts`` are first offsets by partition (default: all records), ``since`` a record time in seconds since 1970.
     """
@@ -57,7 +57,7 @@ def scan(
         while left:
             message = _poll(consumer, where=f"topic {topic}")
             if message.error() is not None:
-                # The partition has ended: transactions and compaction may leave no record at its end.
+                # The partition ends here: transactions and compaction may leave no record at its end.
                 left.discard(message.partition())
                 continue
             if message.offset() < ends[message.partition()]:
@@ -69,9 +69,9 @@ def scan(
 def count_records(
     source: KafkaSource, ranges: Sequence[OffsetRange], *, topics: Mapping[str, TopicDescription]
 ) -> dict[OffsetRange, int | None]:
-    """Count the records that a feed would read from these ranges now; None for a range that is partly gone.
+    """Count the records that a feed would read from these ranges now; None for a range with removed records.
 
-    The ranges are read, because transactions and compaction leave offsets without a record. Records of aborted
+    This reads the ranges, because transactions and compaction leave offsets without a record. Records of aborted
     transactions count only if the source reads them.
     """
     counts: dict[OffsetRange, int | None] = dict.fromkeys(ranges)
@@ -106,7 +106,7 @@ def offset_behind(
 
 
 def _runs(ranges: Sequence[OffsetRange]) -> Iterator[list[OffsetRange]]:
-    """Yield lists of ranges that follow each other without a gap, so that each list can be read without a seek."""
+    """Yield lists of ranges that adjoin each other, so that a list can be read without a seek."""
     run: list[OffsetRange] = []
     for current in ranges:
         if run and current.start != run[-1].end:
@@ -123,7 +123,7 @@ def _count(consumer: Consumer, topic: str, partition: int, run: Sequence[OffsetR
     while True:
         message = _poll(consumer, where=f"topic {topic}, partition {partition}")
         if message.error() is not None:
-            return counts  # The partition ended before the last range did, because of transactions or compaction.
+            return counts  # Transactions or compaction have left no record at the last range's end.
         while message.offset() >= run[at].end:
             at += 1
             if at == len(run):
@@ -160,8 +160,8 @@ def record_times(
     """Return, by partition, the time of the first record from the offset on, in seconds since 1970.
 
     The time is ``NO_RECORD`` if the partition has no record at or after the offset, because transactions and compaction
-    leave offsets without a record. The time is None if the record has no time, or if all partitions together took
-    longer than ``seconds``.
+    leave offsets without a record. The time is None if the record has no time, or if it was not read within
+    ``seconds``, the limit for all partitions.
     """
     times: dict[Partition, float | None] = dict.fromkeys(offsets)
     left = set(offsets)

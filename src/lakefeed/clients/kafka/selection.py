@@ -1,4 +1,4 @@
-"""Find offsets in topics: of a selection of records, by offsets or by time, and of the start of a new feed."""
+"""Find the offsets of records that are selected by offset or by time, and the offsets where a new feed begins."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 def moment(text: str | datetime, *, prefix: str = "") -> datetime:
     """Parse a time in ISO 8601: ``2026-11-20``, ``2026-11-20T06:30`` or ``2026-11-20T06:30+01:00``.
 
-    A time without a UTC offset is in UTC, as in lakefeed's sessions. Examples in an error's hint begin with ``prefix``.
+    A time without a UTC offset is in UTC, as in lakefeed's sessions. ``prefix`` is put before the examples in an
+    error's hint.
     """
     try:
         time = datetime.fromisoformat(text) if isinstance(text, str) else text
@@ -110,7 +111,7 @@ def topics_of(source: KafkaSource) -> dict[str, TopicDescription]:
 
 
 def offset_ranges(source: KafkaSource, selection: Selection) -> list[OffsetRange]:
-    """Return the selected offset ranges without empty ones; refuse ranges of which the topics lack an offset."""
+    """Return the selected ranges that are not empty; refuse ranges with an offset that the topics do not have."""
     topics = topics_of(source)
     if selection.ranges is not None:
         require_held(selection.ranges, topics, where=source.bootstrap_servers)
@@ -122,8 +123,8 @@ def offset_ranges(source: KafkaSource, selection: Selection) -> list[OffsetRange
         ends = {} if selection.until is None else cluster.offsets_at(name, selection.until)
         for partition in topic.partitions:
             start = partition.start_offset if selection.since is None else starts.get(partition.id)
-            # Without a record at or after ``until``, the broker returns no offset. If an open transaction begins before
-            # ``until``, the partition's end offset is lower than the broker's answer.
+            # The broker returns no offset if there is no record at or after ``until``. Its answer is above the
+            # partition's end if an open transaction begins before ``until``.
             end = min(ends.get(partition.id, partition.end_offset), partition.end_offset)
             if start is not None and start < end:
                 ranges.append(OffsetRange(name, partition.id, start, end))
@@ -174,7 +175,7 @@ def first_offsets(
     Raises:
         ConfigError: an offset is not in its partition, or the feed does not read the partition.
         ResourceMissing: the consumer group has committed nothing in these topics.
-        RecordsLost: the topic no longer has records that the group has not read, or it ends before the group's offset.
+        RecordsLost: the topic has lost records that the group has not read, or it ends before the group's offset.
         Unreachable: no broker answers.
     """
     there = partitions_of(topics)
@@ -229,7 +230,7 @@ def _offsets_given(source: KafkaSource, there: Mapping[Partition, PartitionDescr
 
 
 def _outside(offsets: Mapping[Partition, int], there: Mapping[Partition, PartitionDescription]) -> Iterator[str]:
-    """Yield a reason for each offset that is outside of its partition, or whose partition the feed does not read."""
+    """Yield a message for each offset that is not in its partition, or whose partition the feed does not read."""
     for key, offset in sorted(offsets.items()):
         name, part = f"{key[0]}-{key[1]}", there.get(key)
         if part is None:

@@ -41,7 +41,7 @@ from lakefeed.offsets.ranges import OffsetRange, Partition
 
 _TIMEOUT_SECONDS = 5.0
 _LEADER_SECONDS = 0.03
-"""The time in which a broker creates one partition of a topic; it creates a topic's partitions one after the other."""
+"""The time that a broker may take to create one partition; it creates a topic's partitions one after another."""
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
@@ -57,9 +57,10 @@ class PartitionDescription:
 
     Attributes:
         leader: id of the broker that leads the partition; None while there is no leader.
-        lost: for a source without Kafka offsets, a text about the records that the feed has lost.
-        leader_epoch: grows with every new leader; None if the source or the broker has no epochs.
-        agreed: the offset up to which the partition still has the records that a feed has read; None if it has all.
+        lost: for a source without Kafka offsets, a message about records that the feed has lost; else None.
+        leader_epoch: a number that grows with every new leader; None if the source or the broker has no epochs.
+        agreed: in a truncated partition, the offset up to which it still has the records that a feed has read; else
+            None.
     """
 
     id: int
@@ -75,7 +76,7 @@ class PartitionDescription:
 class TopicDescription:
     """One topic as it is now, with its partitions in the order of their numbers.
 
-    A recreated topic has the same name and another ``topic_id``. ``noun`` is the word for "topic" in messages.
+    If a topic is recreated under its name, its ``topic_id`` changes. ``noun`` is what messages call it, such as topic.
     """
 
     name: str
@@ -89,7 +90,7 @@ class TopicDescription:
 
     @property
     def epochs(self) -> dict[Partition, int]:
-        """Return the leaders' epochs by partition, without partitions whose broker returns no epoch."""
+        """Return the leader's epoch by partition; partitions whose broker returns no epoch are left out."""
         epochs = {(self.name, partition.id): partition.leader_epoch for partition in self.partitions}
         return {key: epoch for key, epoch in epochs.items() if epoch is not None}
 
@@ -111,8 +112,8 @@ class Topics:
 
     Args:
         bootstrap_servers: ``host:port`` of one or more brokers, separated by commas.
-        options: settings of Java's Kafka client with the prefix ``kafka.``, of which only those of the connection are
-            used; or settings of librdkafka without the prefix.
+        options: settings of the Java client with the prefix ``kafka.``, of which only those for the connection are
+            used; or settings of librdkafka, without the prefix.
 
     Raises:
         ConfigError: librdkafka does not know a setting, or cannot read a key store.
@@ -120,7 +121,7 @@ class Topics:
 
     def __init__(self, bootstrap_servers: str, *, options: Mapping[str, Any] | None = None) -> None:
         self.bootstrap_servers = bootstrap_servers
-        # The client reports refused connections here; the error of a failed request does not contain the cause.
+        # The client calls this with refused connections; the error of a failed request lacks the cause.
         self._connection_errors: deque[KafkaError] = deque(maxlen=20)
         settings: dict[str, str | int | float | bool] = {
             "bootstrap.servers": bootstrap_servers,
@@ -147,7 +148,7 @@ class Topics:
         Args:
             replication_factor: the number of copies of a partition. Default: the broker's.
             config: topic settings, such as ``{"retention.ms": "3600000"}``.
-            exist_ok: leave an existing topic unchanged; otherwise it is an error.
+            exist_ok: leave an existing topic unchanged; otherwise raise a ConfigError for it.
         """
         if not _NAME.fullmatch(name) or name in {".", ".."}:
             raise ConfigError(f"'{name}' cannot name a topic", hint="use up to 249 letters, digits, '.', '_' and '-'")
@@ -180,7 +181,7 @@ class Topics:
         return topics[name]
 
     def identify(self, partitions: Iterable[Partition]) -> tuple[dict[str, str], dict[Partition, int]]:
-        """Return the topics' ids and the partitions' leader epochs, asked for with two concurrent requests."""
+        """Return the topics' ids and the partitions' leader epochs, from two concurrent requests."""
         where = [TopicPartition(*key) for key in partitions]
         return self._repeated(lambda: self._identify(where))
 
@@ -199,7 +200,7 @@ class Topics:
         return ids, {key: info.leader_epoch for key, info in found.items() if info.leader_epoch is not None}
 
     def describe_all(self, names: Sequence[str], *, committed: bool = False) -> dict[str, TopicDescription]:
-        """Return the descriptions of those topics that exist, with a few requests for all topics together."""
+        """Return the descriptions of those topics that exist; a few requests are enough for all topics."""
         existing = self._brokers().topics if names else {}
         there = [name for name in names if name in existing]
         if not there:
@@ -250,7 +251,7 @@ class Topics:
         return self._offsets_of_all(name, _LATEST)
 
     def offsets_at(self, name: str, time: datetime) -> dict[int, int]:
-        """Return the offset of each partition's first record from this time on, without partitions that end before."""
+        """Return by partition the offset of its first record from this time on; partitions without one are left out."""
         spec = OffsetSpec.for_timestamp(int(time.timestamp() * 1000))
         offsets = self._offsets_of_all(name, spec)
         return {partition: offset for partition, offset in offsets.items() if offset >= 0}
@@ -265,7 +266,7 @@ class Topics:
         return sorted(name for name in self._brokers().topics if not name.startswith("__"))
 
     def _brokers(self) -> Any:
-        """Return the cluster's metadata. If no broker answers, this method fails sooner than the others."""
+        """Return the cluster's metadata. If no broker answers, this request fails sooner than any other."""
         with self._errors(None):
             return self._admin.list_topics(timeout=_TIMEOUT_SECONDS)
 
@@ -292,7 +293,7 @@ class Topics:
         *,
         sent: deque[_Requested] | None = None,
     ) -> dict[Partition, ListOffsetsResultInfo]:
-        """Return offsets by partition; ``sent`` contains the first request if the caller has already sent one."""
+        """Return offsets by partition; ``sent`` is the first request, if the caller has sent it already."""
 
         def ask() -> dict[Partition, ListOffsetsResultInfo]:
             requested = sent.pop() if sent else self._requested(partitions, spec, level)
@@ -325,7 +326,7 @@ class Topics:
         return future.result(timeout=_TIMEOUT_SECONDS + 2)
 
     def _settled(self, ask: Callable[[], T], *, seconds: float = _TIMEOUT_SECONDS) -> T:
-        """Repeat a request while partitions have no leader, because their topic is new or a broker has just left."""
+        """Repeat a request while partitions have no leader: the topic is new, or a broker has just left."""
 
         def is_transient(error: Exception) -> bool:
             return isinstance(error, KafkaException) and error_code(error) in TRANSIENT
@@ -333,10 +334,10 @@ class Topics:
         return retry_until(ask, is_transient=is_transient, seconds=seconds, pause=0.1)
 
     def _repeated(self, ask: Callable[[], T]) -> T:
-        """Repeat requests that no broker answers, each time with new metadata.
+        """Repeat a request that no broker answers, each time with new metadata.
 
-        librdkafka sends DescribeTopics to the controller that it knows, and waits for it even if it has left the
-        cluster: five minutes, until it asks for the metadata itself.
+        librdkafka sends DescribeTopics to the controller in its metadata. If that broker has left the cluster,
+        librdkafka would wait for five minutes before it renews the metadata.
         """
         again = False
 
@@ -353,7 +354,7 @@ class Topics:
 
     @contextmanager
     def _errors(self, name: str | None) -> Iterator[None]:
-        """Raise the client's errors as lakefeed's errors about the topic ``name``, or about the cluster."""
+        """Raise lakefeed's errors, about the topic ``name`` or the cluster, instead of the client's."""
         try:
             yield
         except KafkaException as error:
@@ -372,9 +373,10 @@ class Topics:
         return missing_topic(name, self.list(), where=self.bootstrap_servers)
 
 
-# After an unclean election the leader lacks records that a feed has read, and gives their offsets to new records.
-# Each leader has an epoch, and only appends. An unchanged epoch therefore proves without a request that the partition
-# was not truncated. If the epoch has changed, the broker returns the offset at which the old epoch ended (KIP-320).
+# After an unclean election, the new leader may lack records that a feed has read, and give their offsets to new
+# records. Each leader has an epoch, in which it only appends records. An unchanged epoch therefore proves without a
+# request that the partition was not truncated. If the epoch has changed, the broker returns the offset at which the old
+# epoch ended (KIP-320).
 SECONDS = 30.0
 # librdkafka reports the offset only in the text of an error.
 _TRUNCATED = re.compile(r"log truncation detected.*broker end offset is (\d+)")
@@ -383,7 +385,7 @@ _TRUNCATED = re.compile(r"log truncation detected.*broker end offset is (\d+)")
 def mark_cut_offs(
     source: KafkaSource, topics: Mapping[str, TopicDescription | None], read: Iterable[OffsetRange]
 ) -> dict[str, TopicDescription | None]:
-    """Return the topics with ``agreed`` set in truncated partitions; ``read`` are the ranges that a feed has read."""
+    """Return the topics with ``agreed`` set in truncated partitions; ``read`` are ranges that the feed has read."""
     there = partitions_of(topics)
     positions = {
         span.key: (span.end, span.epoch)
@@ -404,8 +406,8 @@ def mark_cut_offs(
 def find_cut_offs(source: KafkaSource, positions: Mapping[Partition, tuple[int, int]]) -> dict[Partition, int]:
     """Return the offsets at which partitions were truncated since a feed read them up to ``positions``.
 
-    A position is an offset and a leader epoch. A consumer that fetches from such a position first checks the position
-    by a request to the broker (OffsetsForLeaderEpoch).
+    A position is an offset with the leader's epoch. Before a consumer fetches from a position, it asks the broker
+    whether the two still fit (OffsetsForLeaderEpoch).
     """
     found: dict[Partition, int] = {}
     if not positions:
@@ -425,7 +427,7 @@ def find_cut_offs(source: KafkaSource, positions: Mapping[Partition, tuple[int, 
                         hint="check that the partitions have leaders, then start the feed again",
                     )
                 continue
-            # The message is a record, the end of a partition or an error; each of these is an answer for the partition.
+            # A record, the end of a partition and an error all show that the broker has answered for the partition.
             key, error = (str(message.topic()), int(message.partition() or 0)), message.error()
             if error is None or error.code() in (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET):
                 left.discard(key)

@@ -1,8 +1,8 @@
 """Let the driver's JVM map the classes of Spark and Iceberg from a class-data archive instead of loading them.
 
-The JVM only reads an archive of the same class path, jars (sizes and times) and Java, so the archive's file name has a
-digest of these. Without an archive, the JVM lists the classes that it loads, and a package may make an archive from
-the list, as lakefeed's package ``deploy`` does.
+The JVM reads an archive only if class path, jars (sizes and times) and Java are the same, so the archive's file name
+has a digest of them. Without an archive, the JVM lists the classes that it loads, and a package may make an archive
+from the list, as lakefeed's package ``deploy`` does.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lakefeed.clients.spark.jars import cache_directory
 CLASS_PATH, OPTIONS = "spark.driver.extraClassPath", "spark.driver.extraJavaOptions"
 VARIABLE = "LAKEFEED_CLASS_ARCHIVE"
 WRITE, OFF = "write", "off"
-# The JVM writes warnings of classes that it cannot archive to stdout, which the command needs for its own output.
+# Silence the JVM's warnings about classes that it cannot archive: it prints them to stdout, among the command's output.
 QUIET = "-Xlog:disable -Xlog:all=error:stderr"
 
 
@@ -29,7 +29,7 @@ class ClassArchive:
     """The archive of one class path.
 
     Attributes:
-        listed: the file in which the JVM lists its classes; None if the JVM reads the archive.
+        listed: the file into which the JVM writes the names of its classes; None if the JVM reads the archive.
         of_this_process: the archive of this process's JVM.
     """
 
@@ -57,8 +57,8 @@ class ClassArchive:
         return cls(path, listed)
 
     def added_to(self, conf: Mapping[str, str]) -> dict[str, str]:
-        """Return the settings with the archive's JVM options, placed before the JVM options of the user."""
-        # The JVM compares checksums, for 0.1 s of CPU, so that it ignores a spoiled archive.
+        """Return the settings with the archive's JVM options in front of the user's."""
+        # The JVM verifies checksums, which takes 0.1 s of CPU, so that it ignores a damaged archive.
         read = f"-XX:SharedArchiveFile={self.path} -XX:+VerifySharedSpaces"
         use = read if self.listed is None else f"-XX:DumpLoadedClassList={self.listed}"
         return {**conf, OPTIONS: f"{use} {QUIET} {conf.get(OPTIONS, '')}".rstrip()}

@@ -20,8 +20,8 @@ AUTHENTICATION_SECRET = "spark.authenticate.secret"  # noqa: S105 (a name)
 PYTHON = "spark.pyspark.python"
 # Encryption is on because driver and executors exchange S3 keys, Kafka logins and records.
 _SECURED = {AUTHENTICATE: "true", "spark.network.crypto.enabled": "true"}
-# Spark copies S3 keys from the environment into these settings, and YARN writes settings to the disks of its nodes.
-# Empty values prevent that. The session gives the keys to the driver's running JVM, which sends them to the executors.
+# Spark copies S3 keys from the environment into these settings, and YARN writes settings to its nodes' disks. Empty
+# values prevent that. The session passes the keys to the driver's running JVM, which sends them to the executors.
 NO_KEYS_ON_NODES = dict.fromkeys(
     (
         "spark.hadoop.fs.s3a.access.key",
@@ -44,7 +44,7 @@ HADOOP_CONFIGURATION = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _YARN_SITE = "yarn-site.xml"
 RESOURCE_MANAGER_PORT = 8032
 RESOURCE_MANAGER_SECONDS = 20
-"""The time within which a standby ResourceManager takes over."""
+"""How long a standby ResourceManager may take to take over."""
 EXECUTOR_SECONDS = 90
 _PYTHON_HINT = (
     f"set {PYTHON} in the block spark: to a Python {sys.version_info[0]}.{sys.version_info[1]} that all workers have"
@@ -57,13 +57,11 @@ def is_local(master: str) -> bool:
 
 
 def require_one_machine(master: str, folders: Mapping[str, str]) -> None:
-    """Refuse settings (``folders`` by setting) that name folders of this machine if executors run on other machines."""
+    """If executors run on other machines, refuse ``folders`` of this machine, which are given by setting."""
     if folders and not master.startswith("local"):
         key, folder = next(iter(folders.items()))
         what = f"{key} is a folder of this machine, and executors of {master} would write to their own machines"
-        raise ConfigError(
-            what, where=folder, hint="name a place in a store, s3://bucket/path; or use --master local[*]"
-        )
+        raise ConfigError(what, where=folder, hint="name a path in a store, s3://bucket/path; or use --master local[*]")
 
 
 def is_submitted() -> bool:
@@ -86,7 +84,7 @@ def secured(master: str) -> dict[str, str]:
 
 
 def require_secret(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings, without encryption if the user turns authentication off; refuse a missing secret.
+    """Refuse a missing secret of a cluster; return the settings, without encryption if authentication is off.
 
     YARN and Kubernetes create a secret per application; all applications of a standalone cluster share one.
     """
@@ -101,7 +99,7 @@ def require_secret(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def require_hadoop_configuration(master: str) -> None:
-    """Refuse a start on YARN if no variable leads to YARN's configuration; Spark's message does not name a variable."""
+    """Refuse a start on YARN if no variable names the folder of YARN's configuration: Spark's message names none."""
     if master != "yarn":
         return
     folders = {name: os.environ[name] for name in HADOOP_CONFIGURATION if os.environ.get(name)}
@@ -109,13 +107,13 @@ def require_hadoop_configuration(master: str) -> None:
     if not folders:
         raise ConfigError("the address of YARN is not set", where=" or ".join(HADOOP_CONFIGURATION), hint=hint)
     if not any((Path(folder) / _YARN_SITE).is_file() for folder in folders.values()):
-        # Without the file Hadoop would try the address 0.0.0.0 for 15 minutes.
+        # Without this file, Hadoop would try to connect to 0.0.0.0 for 15 minutes.
         name, folder = next(iter(folders.items()))
         raise ConfigError(f"{name} names a folder without {_YARN_SITE}", where=folder, hint=hint)
 
 
 def require_resource_manager(settings: Mapping[str, str]) -> None:
-    """Connect to YARN's ResourceManager, because without an answer Hadoop would try for 15 minutes."""
+    """Raise an error if YARN's ResourceManager does not answer: Hadoop itself would try to connect for 15 minutes."""
     if settings["spark.master"] != "yarn":
         return
     from pyspark import SparkContext
@@ -170,7 +168,7 @@ def refusal(text: str) -> ConfigError | None:
 
 
 def require_executors(spark: SparkSession) -> None:
-    """Wait for the first executor, and raise an error without one: Spark would wait without end, and only log that."""
+    """Wait for the first executor; raise an error if none starts, because Spark would wait forever and only log it."""
     context: Any = spark.sparkContext
     if str(context.getConf().get("spark.dynamicAllocation.enabled", "false")).lower() == "true":
         return  # With dynamic allocation, executors start with the first job.
@@ -210,7 +208,7 @@ def require_same_python(spark: SparkSession) -> None:
 
 
 def _python_problem(text: str, here: str) -> str | None:
-    """Describe the problem of the executors' Python, from a task's error; return None for errors with other causes."""
+    """Return what a task's error shows to be wrong with the executors' Python; None for errors with other causes."""
     if match := re.search(r"Python in worker has different version:? '?\"?\(?([\d., ]+)", text):
         version = match[1].strip(" ,.").replace(", ", ".")
         return f"the executors have Python {version}, and the driver has {here}"
@@ -224,7 +222,7 @@ def _python_problem(text: str, here: str) -> str | None:
 
 
 def use_python(settings: Mapping[str, Any]) -> None:
-    """Set PYSPARK_PYTHON to the executors' Python of the settings; unlike spark-submit, PySpark ignores the setting."""
+    """Set PYSPARK_PYTHON to the Python that the settings name for executors, because PySpark ignores the setting."""
     if PYTHON in settings:
         os.environ["PYSPARK_PYTHON"] = str(settings[PYTHON])
 

@@ -1,6 +1,6 @@
 """Refuse sessions of Spark Connect: they have no driver JVM, in which lakefeed plans, decodes and commits.
 
-Without this check, such a session fails later because of a missing attribute.
+Without this check, such a session would fail later with an error about a missing attribute.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Given = TypeVar("Given", SparkSession, SparkSession | None, DataFrame)
 
 CLASSIC = {"spark.api.mode": "classic"}
-"""The setting with which PySpark creates a session with a JVM, despite SPARK_API_MODE and SPARK_CONNECT_MODE."""
+"""The setting that makes PySpark create a session with a JVM, whatever SPARK_API_MODE and SPARK_CONNECT_MODE are."""
 
 _WHAT = "lakefeed plans, decodes and commits in Spark's JVM, which a session of Spark Connect does not offer"
 _HINT = (
@@ -28,14 +28,14 @@ _HINT = (
 
 
 def classic(given: Given) -> Given:
-    """Return a session, DataFrame or None as given; raise a ConfigError if the object belongs to Spark Connect."""
+    """Return a session, DataFrame or None unchanged; raise a ConfigError if the object belongs to Spark Connect."""
     if type(given).__module__.startswith("pyspark.sql.connect"):
         raise ConfigError(_WHAT, where=f"the {type(given).__name__} that was given", hint=_HINT)
     return given
 
 
 def part_of_pyspark(name: str) -> ModuleSpec | None:
-    """Find a module of PySpark without importing PySpark, which takes a second, in which the JVM can start."""
+    """Find a module of PySpark without importing PySpark: the import takes a second, in which the JVM can start."""
     package = find_spec("pyspark")
     return None if package is None else PathFinder.find_spec(f"pyspark.{name}", package.submodule_search_locations)
 

@@ -33,9 +33,9 @@ _JAVA_SECONDS = 20
 _POLL_SECONDS = 0.05
 _TAIL_BYTES = 2_000
 _TAIL_LINES = 5
-# spark-submit starts a JVM that only prints the command of Spark's JVM.
+# spark-submit first starts a JVM that only prints the command line of Spark's JVM.
 _LAUNCHER = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-# A shell program: signals that the shell ignores stay ignored in the JVM, because HotSpot leaves them alone.
+# A shell script that ignores signals and starts the JVM, which then ignores them, too: HotSpot does not change that.
 _IGNORING = 'trap "" HUP INT TERM; exec "$@"'
 
 
@@ -125,7 +125,7 @@ def start(
                 if checks is not None:
                     checks.poll()
                 time.sleep(_POLL_SECONDS)
-            # The file has the port in four bytes, the length of the secret in four bytes, and the secret.
+            # The file has the port in four bytes, the secret's length in four bytes, and the secret.
             content = answer.read_bytes()
             port, secret = int.from_bytes(content[:4], "big"), content[8:].decode()
             with _environment(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret):
@@ -168,7 +168,7 @@ def private_log(log_file: Path | None) -> Iterator[IO[bytes] | None]:
 
 
 def _tail(log_file: Path | None, began: int) -> str:
-    """Return the last lines that were written to the log after the position ``began``."""
+    """Return the last lines of the log that were written after the file position ``began``."""
     if log_file is None:
         return ""
     with log_file.open("rb") as log:
@@ -188,7 +188,7 @@ def _environment(**variables: str) -> Iterator[None]:
 
 
 def _java_version(java: Path) -> str:
-    """Return the file in which a JDK names its version; else the output of ``java -version``, or the call's error."""
+    """Return the text of the file with a JDK's version, or else the output or the error of ``java -version``."""
     with suppress(OSError, IndexError):
         return (java.resolve().parents[1] / "release").read_text("utf-8", errors="replace")
     try:

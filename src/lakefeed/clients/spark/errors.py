@@ -1,4 +1,4 @@
-"""Translate Spark's exceptions to lakefeed's errors, which name the cause that a user can remove."""
+"""Translate Spark's exceptions to lakefeed's errors, which name the cause and what to do about it."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ BRING_BACK = (
 )
 
 POSITION = "lakefeed cannot decode the record at topic %s, partition %d, offset %d"
-"""The beginning of the message of ``raise_error`` about a record, as a format for Spark's ``format_string``."""
+"""How the message of ``raise_error`` about a record begins, as a format for Spark's ``format_string``."""
 
 NO_HOUR = "lakefeed finds no hour for Iceberg in "
-"""The beginning of the message about a time that Iceberg's transform ``hours`` cannot represent."""
+"""How the message about a time begins that Iceberg's transform ``hours`` cannot represent."""
 
 UNKNOWN_SCHEMA = "unknown schema id "
 """The beginning of the reason for refusing a record whose schema id is not in the registry (``Registry.java``)."""
@@ -65,7 +65,7 @@ _SERVER_FAILS = Unreachable(
     hint="read the log of the server that the message names",
 )
 
-# Regular expressions for Spark's messages, each with the error to raise instead; the first one that matches decides.
+# By regular expression for Spark's message, the error to raise instead; the first expression that matches decides.
 KNOWN: dict[str, LakefeedError] = {
     r"(?:ClassNotFoundException|NoClassDefFoundError): io[./]lakefeed[./]": ConfigError(
         "Spark does not have lakefeed's jar, or has the jar of another version",
@@ -81,12 +81,12 @@ KNOWN: dict[str, LakefeedError] = {
         "another driver works on the same checkpoint",
         hint="stop the other run of this pipeline; two runs cannot share a checkpoint",
     ),
-    # Raised in a feed's first batch if another driver has already written state to the checkpoint.
+    # Spark raises this in a feed's first batch if another driver has already written state to the checkpoint.
     r"STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY": CheckpointInUse(
         "another driver works on the same checkpoint, or its folder has files of another query",
         hint="stop the other run of this pipeline; if there is none, name a new location for the checkpoint",
     ),
-    # Raised at a start or after a batch, when Spark reads its log of offsets.
+    # Spark raises this at a start or after a batch, when it reads its log of offsets.
     r"batch \d+ doesn't exist": CheckpointInUse(
         "an entry of the checkpoint is gone: another driver works on the same checkpoint, or files of it were deleted",
         hint="stop the other run of this pipeline, if there is one, then start this run again",
@@ -97,7 +97,7 @@ KNOWN: dict[str, LakefeedError] = {
     ),
     r"lakefeed refuses the commit: another driver has taken over": DriverReplaced(TAKEN_OVER, hint=ONE_PLACE),
     r"lakefeed refuses the commit: (?!.*are dead letters)": CheckpointMismatch(
-        "the commit was refused; no row of the batch is visible", hint="lakefeed verify shows what the table holds"
+        "the commit was refused; no row of the batch is visible", hint="lakefeed verify shows what the table has"
     ),
     r"AppendWriteException: [\w.]+: Cannot write value as decimal": RowsRefused(
         "Iceberg cannot store a row's partition: truncate rounds a decimal down, and the result has too many digits",
@@ -127,7 +127,7 @@ KNOWN: dict[str, LakefeedError] = {
         "the disk is full",
         hint="free space on the disks of warehouse, checkpoint and spark.local.dir, then start the feed again",
     ),
-    # Tried before the answers of an S3 store: Java's AccessDeniedException for files has the same name as S3's.
+    # Match this before the answers of an S3 store: Java's AccessDeniedException for files has the same name as S3's.
     (
         r"(?:\((?:Permission denied|Operation not permitted|Read-only file system)\)|"
         r"nio\.file\.AccessDeniedException: /|SQLITE_READONLY)"
@@ -141,7 +141,7 @@ KNOWN: dict[str, LakefeedError] = {
         hint="create the bucket, or correct checkpoint, sink and warehouse; lakefeed check --connect names it",
     ),
     r"(?:InvalidAccessKeyId|SignatureDoesNotMatch|AccessDenied|Status Code: 403)": _STORE_REFUSES,
-    # The server has answered, but with an error. Errors of connections follow below.
+    # Here the server has answered with an error; errors of connections follow below.
     (
         r"(?:SlowDown|Status Code: (?:5\d\d|429)|ServiceUnavailableException|ServiceFailureException|"
         r"CommitStateUnknownException|RESTException: [^\n]*\b(?:5\d\d|429)\b|Service Unavailable|Bad Gateway)"
@@ -164,11 +164,11 @@ KNOWN: dict[str, LakefeedError] = {
         "no Kafka broker answers", hint="check source.kafka.bootstrap_servers and that the broker runs"
     ),
     r"(?:Connection refused|UnknownHostException|ConnectException|Unable to execute HTTP request)": Unreachable(
-        "a server that the pipeline needs does not answer", hint="lakefeed check --connect says which one"
+        "a server that the pipeline needs does not answer", hint="lakefeed check --connect shows which server"
     ),
 }
 _FROM_SPARK_ITSELF = (ConfigError, CheckpointInUse, RecordsLost)
-"""Errors whose patterns match Spark's own message, so that they are accepted even if a record caused the exception."""
+"""Errors whose patterns match only Spark's own messages, so that they apply even if a record caused the exception."""
 
 
 def translate(error: BaseException) -> LakefeedError:
@@ -178,7 +178,7 @@ def translate(error: BaseException) -> LakefeedError:
     if (precise := decode_error_of(error) or registry_error_of(error) or _store_answer(error)) is not None:
         return precise
     text = str(error)
-    # A message about a failed row contains values of the record, which may look like an error of a server or driver.
+    # A message about a failed row has values of the record, which may look like a server's or a driver's error.
     is_of_record = cause_in_data(error) is not None
     for pattern, known in {**KNOWN, **_failures_of_sources()}.items():
         if is_of_record and not isinstance(known, _FROM_SPARK_ITSELF):
@@ -208,7 +208,7 @@ def _failures_of_sources() -> dict[str, LakefeedError]:
 
 @contextmanager
 def translating(known: Callable[[str], LakefeedError | None] = lambda text: None) -> Iterator[None]:
-    """Raise PySpark's errors in this block as lakefeed's; ``known`` may return a more precise error for a text."""
+    """Raise lakefeed's errors instead of PySpark's in the ``with`` block; ``known`` may return a more precise error."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -237,12 +237,12 @@ _threads = threading.local()
 
 
 def _is_loud(record: object) -> bool:
-    """Return True unless this thread is in a block of ``quietly``, which silences its own thread only."""
+    """Return True unless this thread is in a block of ``quietly``, which silences only its own thread."""
     return not getattr(_threads, "is_quiet", False)
 
 
 def decode_error_of(exception: BaseException) -> DecodeError | None:
-    """Return the error for the record that stopped an action or a query; None if something else stopped it."""
+    """Return the error for the record that has stopped an action or a query; None for any other cause."""
     for text in _texts(exception):
         if match := _DECODE.search(text):
             return stopped_at(f"{match[1]}: {match[2]}")
@@ -250,7 +250,7 @@ def decode_error_of(exception: BaseException) -> DecodeError | None:
 
 
 NO_KEY = "the key column"
-"""The beginning of the reason for refusing a record whose key is null."""
+"""How the reason for refusing a record with a null key begins."""
 
 
 def stopped_at(record: str) -> DecodeError:
@@ -268,19 +268,19 @@ def stopped_at(record: str) -> DecodeError:
 
 
 def registry_error_of(exception: BaseException) -> LakefeedError | None:
-    """Return Unreachable or AccessDenied if the schema registry stopped the job; None if something else stopped it."""
+    """Return Unreachable or AccessDenied if the schema registry has stopped the job; None for any other cause."""
     for text in _texts(exception):
         if match := _REGISTRY.search(text):
             kind = AccessDenied if match[1] == "refuses the credentials" else Unreachable
             hint = "when the registry answers, start the feed again: it resumes at the same offsets"
             error = kind(f"The schema registry {match[1]}", where=match[2], hint=hint)
-            # Do not retry if the registry did not answer, because the tasks have already waited for an answer.
+            # No retry if the registry did not answer, because the tasks have already waited for it.
             error.passes = match[1] != "does not answer"
             return error
     return None
 
 
-# Exceptions from files, networks, stores, memory and Spark's scheduler; no record causes such an exception.
+# Exceptions of files, networks, stores, memory and Spark's scheduler, which no record can cause.
 _WORLD = re.compile(
     r"(?:java\.(?:io|net|sql|nio\.file|nio\.channels)|javax\.net|software\.amazon|io\.lakefeed\.\w+\.StreamFailure$|"
     r"org\.apache\.(?:kafka|hadoop|iceberg\.(?:exceptions|jdbc)))\.|RegistryException|Timeout|Interrupted|Refused|"
@@ -291,7 +291,7 @@ _WORLD = re.compile(
 def cause_in_data(error: BaseException) -> str | None:
     """Return class and message of a failed task's deepest exception if a row's data caused it; otherwise None.
 
-    The classes alone decide, because a message may contain any text from a record.
+    Only the exceptions' classes decide, because a message may contain any text of a record.
     """
     thrown = list(_thrown(error))
     classes = [name for name, _ in thrown]
@@ -299,13 +299,13 @@ def cause_in_data(error: BaseException) -> str | None:
     text = f"{classes[-1]}: {message}" if thrown else ""
     if "File name too long" in message and text.startswith("java.io."):
         return text
-    # Spark wraps a task's exception in a SparkException; one without a cause means that the scheduler has given up.
+    # Spark wraps a task's exception in a SparkException. One without a cause means that the scheduler gave up.
     world = [name for name in classes[:-1] if not name.endswith("SparkException")] + classes[-1:]
     return None if not classes or any(_WORLD.search(name) for name in world) else text
 
 
 def _thrown(error: BaseException) -> Iterator[tuple[str, Any]]:
-    """Yield the class name of each Java exception with the exception, from an error's own down to the deepest cause."""
+    """Yield class name and object of each Java exception behind an error, from the outermost to the deepest cause."""
     thrown: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     while thrown is not None:
         yield str(thrown.getClass().getName()), thrown
@@ -338,7 +338,7 @@ def _root_cause(text: str) -> str:
     causes = re.findall(r"Caused by: (.*?)(?=\n\s*at |\nCaused by: |\Z)", text, re.DOTALL)
     if causes:
         return str(causes[-1])
-    # In an error of Py4J, Java's message is the second line.
+    # The second line of a Py4J error is Java's message.
     own = re.sub(r"\AAn error occurred while calling [^\n]*\n: ", "", text.lstrip())
     end = re.search(r"\n\nJVM stacktrace:|\n\s*at ", own)
     return own[: end.start()] if end else own

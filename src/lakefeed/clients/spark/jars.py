@@ -37,7 +37,7 @@ from lakefeed.errors import ConfigError, DownloadError
 from lakefeed.plugins import SINKS_GROUP, installed_kinds
 
 Progress = Callable[[int], None]
-"""A function that is called with the number of bytes fetched so far, from any thread but never concurrently."""
+"""A function to call with the number of bytes fetched so far; called from several threads, but never concurrently."""
 
 State = Literal["ok", "missing", "damaged"]
 
@@ -61,7 +61,7 @@ class Artifact:
 
     @property
     def path(self) -> Path:
-        """The file's path in the folder ``LAKEFEED_JARS`` if the file is there, else the file's path in the cache."""
+        """The file's path: in the folder ``LAKEFEED_JARS`` if the file is there, else in the cache."""
         place = artifact_path(self.coordinate)
         if (folder := os.environ.get("LAKEFEED_JARS")) and (installed := Path(folder, place)).is_file():
             return installed
@@ -76,7 +76,7 @@ class Artifact:
                 return "ok" if hashlib.file_digest(file, "sha256").hexdigest() == self.sha256 else "damaged"
         except FileNotFoundError:
             return "missing"
-        # If the file cannot be read, for example, a download replaces the file, or fails with a better message.
+        # An unreadable file is damaged, too: a download then replaces the file, or fails with a better message.
         except OSError:
             return "damaged"
 
@@ -85,7 +85,7 @@ class Artifact:
 class Lock:
     """The lock files of all packages: the default repository, and the artifacts in class path order.
 
-    ``sink_groups`` are the groups in the packages of installed sinks; every session has the jars of these groups.
+    ``sink_groups`` are the groups that packages of installed sinks add; their jars are in every session.
     """
 
     repository: str
@@ -98,7 +98,7 @@ class Lock:
 
     @property
     def usual_groups(self) -> tuple[str, ...]:
-        """The groups for users, without those of servers that only lakefeed's tests start."""
+        """The groups that users need; groups with servers that only lakefeed's tests start are left out."""
         return tuple(group for group in self.groups if not group.startswith("test-"))
 
     def of(self, groups: Iterable[str]) -> list[Artifact]:
@@ -210,7 +210,7 @@ def _download_all(artifacts: list[Artifact], repository: Repository, progress: P
     def bring(artifact: Artifact) -> None:
         def report(count: int) -> None:
             with reporting:
-                arrived[artifact.coordinate] = count  # Replace the count, because a second attempt starts at 0.
+                arrived[artifact.coordinate] = count  # Not added: a second attempt starts at 0.
                 progress(sum(arrived.values()))
 
         try:
@@ -221,7 +221,7 @@ def _download_all(artifacts: list[Artifact], repository: Repository, progress: P
             stop.set()
             raise
 
-    # Begin with large files, so that no worker begins a large one last.
+    # Begin with the large files, so that the last download is a short one.
     ordered = sorted(artifacts, key=lambda artifact: -artifact.size)
     with ThreadPoolExecutor(_WORKERS) as pool:
         futures = [pool.submit(bring, artifact) for artifact in ordered]
@@ -253,11 +253,11 @@ def _shown(artifacts: list[Artifact], *, source: str) -> Iterator[Progress]:
 
 
 class _Stopped(Exception):
-    """Raised in a download to end it, because another download has failed."""
+    """Ends a download because another download has failed."""
 
 
 class _Fault(Exception):
-    """The reason why a file did not arrive; ``is_transient`` means that another attempt may succeed."""
+    """The reason why a download failed; ``is_transient`` means that another attempt may succeed."""
 
     def __init__(self, reason: str, hint: str, *, is_transient: bool = False) -> None:
         self.reason = reason
@@ -273,7 +273,7 @@ def download(
     folder = artifact.path.parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for part in folder.glob(".*.part"):  # Processes that were killed have left these.
+        for part in folder.glob(".*.part"):  # Remove files that killed processes have left.
             with suppress(FileNotFoundError):
                 if time.time() - part.stat().st_mtime > _ABANDONED_SECONDS:
                     part.unlink()

@@ -32,7 +32,7 @@ def jar() -> Path:
 def installed_jars() -> list[Path]:
     """Return the jars of all installed packages, because the feeds of a session share a class path.
 
-    Jars of a broken package are left out; a feed that uses the package is refused.
+    Jars of a broken package are left out; a feed that uses this package is refused elsewhere.
     """
     entries = [entry for group in (*OF_RUNS, COMMANDS_GROUP) for entry in installed(group)]
     paths: dict[Path, None] = {}
@@ -60,8 +60,8 @@ def jar_of(name: str) -> Path:
 def put_credentials(spark: SparkSession, name: str, *, username: str, password: SecretStr) -> None:
     """Store a user name and password in the JVM under ``name``, for Java functions that log in.
 
-    The two stay in the driver's memory, and reach executors only in serialised tasks. No Spark setting, plan, log or
-    command line contains them. A second call with the same name replaces them for later queries.
+    Both stay in the driver's memory, and reach executors only in serialized tasks. No Spark setting, plan, log or
+    command line contains them. A second call with the same ``name`` replaces them for later queries.
     """
     java(spark).Secrets.put(name, f"{username}:{password.get_secret_value()}")
 
@@ -81,7 +81,7 @@ def function_catalog(spark: SparkSession, class_name: str, options: Mapping[str,
     Spark configures functions only through their catalog, and reads a catalog's options only once. So each set of
     options gets its own catalog, whose name contains a digest of the options.
     """
-    # Encode in Base64, because Spark would replace ${env:NAME} and ${system:name} in a schema's text.
+    # Encode the options in Base64: Spark would replace ${env:NAME} and ${system:name} in a schema's text.
     encoded = base64.b64encode(json.dumps(dict(options), sort_keys=True).encode()).decode()
     digest = hashlib.sha256(encoded.encode()).hexdigest()[:16]
     name = f"lakefeed_{class_name.rpartition('.')[2].removesuffix('Catalog').lower()}_{digest}"
@@ -117,7 +117,7 @@ def java(spark: SparkSession) -> Any:
 
 
 class _Names:
-    """Caches the members of a Java package or class, because Py4J asks the JVM for each name at every use."""
+    """Caches the members of a Java package or class: Py4J itself would ask the JVM at every use of a name."""
 
     def __init__(self, gateway: Any, package_or_class: Any) -> None:
         self._gateway, self._own = gateway, package_or_class
@@ -129,7 +129,7 @@ class _Names:
         if isinstance(below, JavaPackage | JavaClass):
             below = _Names(self._gateway, below)
         if isinstance(below, _Names | JavaMember):
-            # Python calls __getattr__ only for missing attributes, so the next access needs no call of the JVM.
+            # Python calls __getattr__ only for missing attributes, so the next access does not call the JVM.
             self.__dict__[name] = below
         return below
 

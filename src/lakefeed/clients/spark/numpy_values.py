@@ -29,6 +29,6 @@ def _is_array(converter: object, value: object) -> bool:
 
 
 def _numpy_type(name: str) -> type | tuple[()]:
-    """Return NumPy's type; an empty tuple, which no value is an instance of, if NumPy is not imported yet."""
+    """Return NumPy's type. If NumPy is not imported yet, return an empty tuple: no value is an instance of it."""
     numpy_type: type | tuple[()] = getattr(sys.modules.get("numpy"), name, ())
     return numpy_type

@@ -19,7 +19,7 @@ from pathlib import Path
 from lakefeed.clients.spark.jars import cache_directory
 from lakefeed.errors import ConfigError
 
-# Packages that are not sent to executors, because executors have them from their own Spark.
+# Packages that executors have from their own Spark, so that they are not sent.
 _OF_SPARK = {"pyspark", "py4j"}
 # Spark itself imports pandas for these methods, even if the user's file does not.
 _NEEDS_PANDAS = re.compile(r"\b(pandas_udf|\w+InPandas\w*|\w+InArrow|transformWithState|toPandas)\b")
@@ -32,7 +32,7 @@ _FOLDER = "lakefeed-python"
 
 @dataclass
 class Imports:
-    """The files of imported modules of a folder, and the top-level names of imported packages."""
+    """The files of a folder's modules that are imported, and the top-level names of the packages that are imported."""
 
     modules: dict[str, Path] = field(default_factory=dict)
     packages: set[str] = field(default_factory=set)
@@ -43,7 +43,7 @@ class Imports:
 
 
 def find_imports(folder: Path, modules: Iterable[str]) -> Imports:
-    """Return these modules and everything that they import, by parsing the files.
+    """Parse these modules' files, and return the modules with everything that they import.
 
     The imports of a file that is not valid Python are left out: the check of the pipeline file reports the file.
     """
@@ -57,8 +57,8 @@ def find_imports(folder: Path, modules: Iterable[str]) -> Imports:
         base = folder.joinpath(*parts)
         own = next((file for file in (base / "__init__.py", base.with_suffix(".py")) if file.is_file()), None)
         if own is None:
-            # In ``from package import name``, the name may be a function, so look for the package, too. A folder
-            # without __init__.py is also a package.
+            # In ``from package import name``, ``name`` may be a function of ``package``: look for the package, too. A
+            # folder without __init__.py is also a package.
             if len(parts) > 1:
                 waiting.append(".".join(parts[:-1]))
             elif parts[0] not in sys.stdlib_module_names | _OF_SPARK and not base.is_dir():
@@ -100,7 +100,7 @@ def distributions_of(packages: Iterable[str]) -> set[str]:
 
 
 def with_requirements(names: Iterable[str]) -> dict[str, importlib.metadata.Distribution]:
-    """Return the distributions ``name`` or ``name[extra]`` with everything that they require, by name."""
+    """Return these distributions (``name`` or ``name[extra]``) and everything that they require, by name."""
     found: dict[str, importlib.metadata.Distribution] = {}
     waiting, visited = list(names), set[str]()
     while waiting:
@@ -118,7 +118,7 @@ def with_requirements(names: Iterable[str]) -> dict[str, importlib.metadata.Dist
             if match[3] is None:
                 what = f"the Python package {name} is required and not installed"
                 raise ConfigError(what, hint=f"pip install {name}") from None
-            continue  # The requirement's marker applies only to another platform or version of Python.
+            continue  # The requirement is only for another platform or another version of Python.
         found[name] = distribution
         for required in distribution.requires or []:
             marker = _REQUIREMENT.match(required)
@@ -157,7 +157,7 @@ def files_of(distribution: importlib.metadata.Distribution) -> Iterator[tuple[st
 def executor_settings(folder: Path | None, modules: Iterable[str]) -> dict[str, str]:
     """Return settings that send these modules and everything that they import to the executors.
 
-    Not ``spark.submit.pyFiles``: Python cannot load native libraries from a zip file, so executors unpack an archive.
+    Executors unpack an archive: with ``spark.submit.pyFiles``, Python could not load native libraries from the zip.
     """
     if folder is None or not (imports := find_imports(folder, modules)).modules:
         return {}

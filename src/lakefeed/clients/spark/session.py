@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from lakefeed.config.connections import Connections
 
-# Settings that are lists, each with its separator; a user's values are appended to such a list.
+# Settings that are lists, with their separators; a user's values are appended to lakefeed's.
 _LISTS = {
     "spark.jars": ",",
     "spark.driver.extraClassPath": os.pathsep,
@@ -57,16 +57,16 @@ _LISTS = {
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 RETAINED_TASKS = 10_000
 NOTEBOOKS = {"ipykernel", "marimo"}
-"""If one of these packages is imported, this process runs a notebook."""
-# Five times the JVM's defaults, because in a run of seconds Java's second compiler would compile code that does not run
-# again (docs/design/fast-path.md).
+"""A process that has imported one of these packages runs a notebook."""
+# Five times the JVM's default thresholds: in a run of seconds, Java's second compiler would compile code that hardly
+# runs again (docs/design/fast-path.md).
 COMPILE_LATER = (
     "-XX:Tier4InvocationThreshold=25000 -XX:Tier4MinInvocationThreshold=3000 -XX:Tier4CompileThreshold=75000 "
     "-XX:Tier4BackEdgeThreshold=200000"
 )
-# The parallel garbage collector takes less time and memory than Java's default, because records live for milliseconds
-# and a feed can pause. MaxHeapFreeRatio limits the heap to three times its objects; otherwise the heap grows in a long
-# run (docs/design/fast-path.md).
+# The parallel garbage collector takes less time and memory than Java's default one: records live for milliseconds, and
+# pauses do not harm a feed. MaxHeapFreeRatio limits the heap to three times its objects; otherwise the heap grows in a
+# long run (docs/design/fast-path.md).
 COLLECTOR = "-XX:+UseParallelGC -XX:MaxHeapFreeRatio=65"
 _ANY_COLLECTOR = re.compile(r"-XX:[+]Use\w+GC\b")
 
@@ -92,32 +92,32 @@ def settings(
 
 
 def _session_settings(name: str, connections: Connections, master: str, secret_keys: Iterable[str]) -> dict[str, str]:
-    """Return the settings that also take effect in a JVM that spark-submit has started."""
+    """Return the settings that take effect even in a JVM that spark-submit has started."""
     pattern = secrets.pattern({*secrets.keys_of(connections), *secret_keys})
     return {
         "spark.master": master,
         "spark.app.name": name,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # Limit what the driver remembers for its UI, even if the UI is off. Spark's defaults are ten times as large,
-        # and the plan of a single batch may have hundreds of columns.
+        # Limit the data that the driver stores for Spark's UI, even if the UI is off. Spark's limits are ten times as
+        # large, and the plan of a single batch may have hundreds of columns.
         "spark.ui.retainedJobs": "100",
         "spark.ui.retainedStages": "100",
         "spark.ui.retainedTasks": str(RETAINED_TASKS),
         "spark.sql.ui.retainedExecutions": "100",
         "spark.redaction.regex": pattern,
         "spark.sql.redaction.options.regex": f"{pattern}|url",
-        # By default Spark redacts nothing in plans and SQL.
+        # Redact secrets in plans and SQL, which Spark does not do by default.
         "spark.redaction.string.regex": secrets.IN_TEXT,
         "spark.speculation": "false",
         "spark.sql.session.timeZone": "UTC",
-        # Otherwise Spark replaces ${env:NAME} in SQL by variables of the driver's environment.
+        # Keep Spark from replacing ${env:NAME} in SQL by variables of the driver's environment.
         "spark.sql.variable.substitute": "false",
-        # lakefeed's class writes an entry with one PUT, and lets only one driver write a checkpoint:
+        # lakefeed's class writes a file of the checkpoint with one PUT, and lets only one driver write:
         # docs/jvm-module.md.
         "spark.sql.streaming.checkpointFileManagerClass": "io.lakefeed.checkpoint.ObjectStoreCheckpointFileManager",
-        # The store has checksums; Spark's checksums cost a file and a listing per file of state. RocksDB only writes
-        # its changes: docs/s3-requests.md.
+        # The store has checksums; Spark's would cost a file and a listing per file of state. RocksDB writes only
+        # changes: docs/s3-requests.md.
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         # JvmPlugin gives executors the driver's certificate authorities and the encoder of Parquet files, and counts
@@ -131,7 +131,7 @@ def _session_settings(name: str, connections: Connections, master: str, secret_k
 
 
 def pools() -> dict[str, str]:
-    """Return settings for pools in which maintenance jobs only get cores that the application's batches do not use."""
+    """Return the settings of scheduler pools in which maintenance jobs get only the cores that batches do not use."""
     return {
         "spark.scheduler.mode": "FAIR",
         "spark.scheduler.allocation.file": Path(str(files("lakefeed") / "maintenance" / "pools.xml")).as_uri(),
@@ -162,8 +162,8 @@ def session(
         connections: store and catalogs. Default: from the environment (AWS_ENDPOINT_URL_S3, AWS_REGION, the AWS
             key variables, LAKEFEED_CATALOG_URI, LAKEFEED_WAREHOUSE), else the local stack that is running.
         master: Spark master. Default: ``local[*]``.
-        conf: further Spark settings. They override lakefeed's, or are appended if the setting is a list (jars, class
-            path, extensions, plugins).
+        conf: further Spark settings. They override lakefeed's; lists (jars, class path, extensions, plugins) are
+            appended to lakefeed's.
         log_file: the file for the JVM's log. Default: this process's stderr; in a notebook, whose cells would show the
             log, the file ``log_path`` of the application's name.
         secret_keys: settings and options to hide in Spark's UI and event log, whatever their names.
@@ -171,7 +171,8 @@ def session(
             this machine.
         folder: the folder of the ``modules``.
         modules: Python modules with functions that run on executors. A cluster's executors get the modules, and the
-            files of the folder and the packages that these import; their Python must be the driver's version.
+            files of the folder and the packages that the modules import; the executors' Python must have the driver's
+            version.
         checks: checks to run while the JVM starts; if one fails, the JVM is ended.
         on_disk: folders of this machine, by setting; executors on other machines do not have them.
 
@@ -198,7 +199,7 @@ def session(
     spark = running()
     if spark is None:
         if cluster.is_submitted():
-            # With spark-submit, master, class path, memory and the cluster's secret are already set.
+            # spark-submit has already set master, class path, memory and the cluster's secret.
             given = cluster.submitted_settings()
             master = given.get("spark.master", master or "local[*]")
             requested = _session_settings(name, connections, master, secret_keys)
@@ -217,12 +218,11 @@ def session(
             cluster.require_hadoop_configuration(whole["spark.master"])
             if cluster.is_local(whole["spark.master"]):
                 require_own_folder(whole)
-                # Otherwise functions would run in the first python3 on PATH, which may lack pandas or be another
-                # version.
+                # Without this, Spark would use the first python3 on PATH, which may lack pandas or be another version.
                 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             cluster.use_python(whole)
-        # ``shown`` leaves out secrets, because other users can read the JVM's command line. PySpark sets the secrets
-        # when the JVM runs.
+        # ``shown`` has no secrets, because other users can read the JVM's command line. The running JVM gets the
+        # secrets.
         environment = _ui_environment(whole, ui_host)
         if log_file is None and NOTEBOOKS & sys.modules.keys():
             log_file = log_path(name)
@@ -260,7 +260,7 @@ def session(
 
 
 def _ui_environment(conf: Mapping[str, str], host: str | None) -> dict[str, str]:
-    """Return the variable that limits who can open Spark's UI, which otherwise listens to the whole network.
+    """Return the variable with the address that Spark's UI listens on; without it, the UI is open to the whole network.
 
     Spark has no setting for the UI's address. Executors connect to the driver at the same address, so on a cluster this
     cannot be the address of the loopback interface.
@@ -277,12 +277,10 @@ def _ui_environment(conf: Mapping[str, str], host: str | None) -> dict[str, str]
 
 
 def with_own(requested: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
-    """Merge the user's settings into lakefeed's: a list is appended to lakefeed's list, any other value replaces
-    lakefeed's.
-    """
+    """Merge the user's settings into lakefeed's: lists are appended to lakefeed's, other values replace lakefeed's."""
     options = requested.get(_JAVA_OPTIONS, "")
     if any(_ANY_COLLECTOR.search(own.get(key, "")) for key in (_JAVA_OPTIONS, "spark.driver.defaultJavaOptions")):
-        # Leave out lakefeed's garbage collector if the user names one, because Java does not start with two.
+        # If the user names a garbage collector, leave out lakefeed's, because Java does not start with two.
         requested = {**requested, _JAVA_OPTIONS: options.removesuffix(f" {COLLECTOR}")} if options else requested
     lists = {
         key: f"{requested[key]}{sign}{own[key]}" for key, sign in _LISTS.items() if key in requested.keys() & own.keys()
@@ -307,7 +305,7 @@ def copy_of(spark: SparkSession) -> SparkSession:
 
 
 def running() -> SparkSession | None:
-    """Return the thread's active session, else the process's default one; None if there is none or it was stopped."""
+    """Return the thread's active session, or else the process's default session; None without one that still runs."""
     if "pyspark.sql" not in sys.modules:
         return None
     from pyspark.sql import SparkSession
@@ -342,7 +340,7 @@ def class_path(connections: Connections) -> list[Path]:
 def _class_path(connections: Connections, *, local: bool) -> dict[str, str]:
     paths = class_path(connections)
     if local:
-        # Do not use spark.jars, because this JVM is also the executor and would copy 80 MB of jars for itself.
+        # Do not set spark.jars: this JVM is the executor, too, and would copy 80 MB of jars for itself.
         return {
             "spark.driver.extraClassPath": os.pathsep.join(map(str, paths)),
             "spark.driver.memory": "2g",
@@ -385,7 +383,7 @@ def _catalog_secrets(connections: Connections) -> dict[str, SecretStr]:
     keys = dict(_store_keys(connections, ("s3.access-key-id", "s3.secret-access-key", "s3.session-token")))
     secrets_by_key: dict[str, SecretStr] = {}
     for name, catalog in connections.catalogs.items():
-        # A catalog that vends keys sends keys for each table, and Iceberg must not mix those with the store's keys.
+        # A catalog that vends keys sends the keys for each table; Iceberg must not mix them with the store's keys.
         shared = {} if catalog.vended_credentials or catalog.folder is not None else keys
         own = shared | catalog.secrets()
         secrets_by_key |= {f"spark.sql.catalog.{name}.{key}": secret for key, secret in own.items()}

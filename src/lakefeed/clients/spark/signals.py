@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from types import FrameType, SimpleNamespace
 from typing import Any
 
-# Py4J logs the first message if Ctrl-C interrupts a call, and the second if the same Ctrl-C has ended the JVM.
+# Py4J logs the first message when Ctrl-C interrupts a call, and the second if this Ctrl-C has ended the JVM, too.
 _INTERRUPTED = ("KeyboardInterrupt while sending command.", "Exception occurred while shutting down connection")
 _ASKED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _TERMINALS = [number for number in (0, 1, 2) if os.isatty(number)]
@@ -38,12 +38,12 @@ def signal_received() -> bool:
 
 
 def begin_work() -> None:
-    """Mark the start of work that finishes despite a signal; before this call, a signal ends the command at once."""
+    """Record that the work begins, which is completed despite a signal; before, a signal ends the command at once."""
     _work_has_begun.set()
 
 
 def is_starting() -> bool:
-    """Return whether ``begin_work`` was not called yet."""
+    """Return whether the command has not called ``begin_work`` yet."""
     return not _work_has_begun.is_set()
 
 
@@ -54,7 +54,7 @@ def stop_on_signals(say: Callable[[str], None] = lambda text: None) -> Iterator[
     Pass the event as ``stop`` to ``Pipeline.run``: the run then ends after the current batch. Under spark-submit the
     JVM, this process's parent, forwards its signals to this process.
 
-    Call it in the main thread, after the session has started.
+    Use this in the main thread, after the session has started.
 
     Args:
         say: called with a message for the user at the first signal.
@@ -68,7 +68,7 @@ def stop_on_signals(say: Callable[[str], None] = lambda text: None) -> Iterator[
 
     def request(number: int, frame: FrameType | None) -> None:
         _note(number)
-        # Do not use ``stop.is_set()``: a request may have set it, and the first Ctrl-C must still print the message.
+        # Do not ask ``stop.is_set()``: a request may have set it, but the first Ctrl-C must still print the message.
         if speaking:
             return
         stop.set()
@@ -92,10 +92,10 @@ def stop_on_signals(say: Callable[[str], None] = lambda text: None) -> Iterator[
 
 @contextmanager
 def python_keeps_its_handler() -> Iterator[None]:
-    """Keep a SparkContext that starts in this block from replacing this process's own handler of SIGINT.
+    """Let a SparkContext that starts in the ``with`` block not replace this process's handler of SIGINT.
 
-    PySpark's handler asks the JVM to cancel all jobs, on the connection on which the interrupted call waits. So with
-    PySpark's handler, Ctrl-C would end the call with an error of Py4J.
+    PySpark's handler would ask the JVM to cancel all jobs, on the connection on which the interrupted call still waits.
+    So Ctrl-C would end that call with an error of Py4J.
     """
     before = signal.getsignal(signal.SIGINT)
     own = before not in (signal.default_int_handler, signal.SIG_DFL, None)
@@ -118,7 +118,7 @@ def _handled() -> list[signal.Signals]:
 def _interrupt(number: int, frame: FrameType | None) -> None:
     repeated = bool(_received)
     _note(number)
-    # The program 'timeout' sends SIGTERM twice, and the second signal must not interrupt the command's cleaning up.
+    # The program 'timeout' sends SIGTERM twice; the second signal must not interrupt the command while it cleans up.
     if number == signal.SIGINT or not repeated:
         if (logging := sys.modules.get("logging")) is not None:
             for logger in (logging.getLogger(), logging.getLogger("py4j.clientserver")):
@@ -127,7 +127,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _is_no_interrupted_call(record: Any) -> bool:
-    """Return False for Py4J's log records about the interrupted call; the command itself reports how it ends."""
+    """Return False for Py4J's log records about an interrupted call, because the command itself reports its end."""
     return record.msg not in _INTERRUPTED
 
 
@@ -142,7 +142,7 @@ def _note(number: int) -> None:
 
 @contextmanager
 def _forwarded_by_the_parent() -> Iterator[None]:
-    """Let the JVM of spark-submit, this process's parent, forward signals instead of ending at them."""
+    """Let the JVM of spark-submit, which is this process's parent, forward signals and not end because of them."""
     pyspark: Any = sys.modules.get("pyspark")
     context = pyspark and pyspark.SparkContext._active_spark_context
     if context is None or "PYSPARK_GATEWAY_PORT" not in os.environ:

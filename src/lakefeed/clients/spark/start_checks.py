@@ -12,8 +12,8 @@ class StartChecks:
 
     An error of the check ends the start, and replaces an error of the start.
 
-    Use this as a context manager around the start. The start calls ``begin`` after it has imported PySpark, because if
-    two threads import modules that import each other, one thread may see a partly loaded module.
+    Use this as a context manager around the start. The start calls ``begin`` after the import of PySpark: if two
+    threads import modules that import each other, one thread may see a partly loaded module.
     """
 
     def __init__(self, check: Callable[[], None]) -> None:

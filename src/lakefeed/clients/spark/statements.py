@@ -1,4 +1,4 @@
-"""Pass SQL to Spark: the only module in which a statement need not be a literal (``tools/check_sql.py``).
+"""Pass SQL to Spark. Only in this module may a statement be anything but a literal (``tools/check_sql.py``).
 
 Spark would replace ``${name}`` in SQL by settings and by variables of the driver's environment; ``Statements.java``
 prevents that in every session. Values are passed as parameters. Names of columns and tables are quoted.
@@ -19,7 +19,7 @@ _MARK = re.compile(r":(\w+)")
 
 
 class Statement(str):
-    """A statement with values. The string itself contains the values as literals, for people.
+    """A statement with values. As a string, it shows the values as literals, for people.
 
     Attributes:
         sql: the statement that Spark parses; ``:name`` stands for a value.

@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 # lakefeed's versions of S3A and of Iceberg's S3FileIO, which make fewer requests: docs/s3-requests.md.
 S3A = "io.lakefeed.s3.DataFileSystem"
 S3_FILE_IO = "io.lakefeed.sink.TableFileIO"
-# For tables on this machine's disk: Hadoop's FileIO, whose file system flushes a file to the disk before it is visible.
+# For tables on this machine's disk: Hadoop's FileIO, with a file system that flushes files before they are visible.
 LOCAL_FILE_IO = "org.apache.iceberg.hadoop.HadoopFileIO"
 LOCAL_FILES = {
     "spark.hadoop.fs.file.impl": "io.lakefeed.files.DurableFileSystem",
-    # For checkpoints: no checksum files, because a start can restore a damaged checkpoint from the table.
+    # For checkpoints on disk: no checksum files, because a start can restore a damaged checkpoint from the table.
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
-# Keys of the settings, else AWS's default chain: S3A's own chain supports neither profiles nor web identities.
+# The keys in the settings, else AWS's default chain; S3A's own chain supports neither profiles nor web identities.
 CREDENTIALS = (
     "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider",
     "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
     "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider",
 )
-# Iceberg's SparkCatalog, with commits that compare a feed's progress before they set it: docs/exactly-once.md.
+# Iceberg's SparkCatalog with a check in its commits that compares a feed's position: docs/exactly-once.md.
 FEED_CATALOG = "io.lakefeed.commit.FeedCatalog"
 
 
@@ -40,7 +40,7 @@ def storage_settings(connections: Connections) -> dict[str, str]:
     options = {
         "fs.s3a.endpoint.region": s3.region,
         "fs.s3a.path.style.access": str(s3.uses_path_style).lower(),
-        # A wrong endpoint should fail within seconds; with S3A's defaults the failure takes a quarter of an hour.
+        # Let a wrong endpoint fail within seconds; with S3A's defaults, that takes a quarter of an hour.
         "fs.s3a.connection.establish.timeout": "5s",
         "fs.s3a.attempts.maximum": "3",
         "fs.s3a.retry.limit": "4",
@@ -63,15 +63,16 @@ def catalog_settings(connections: Connections) -> dict[str, str]:
     s3 = connections.s3
     shared = {
         "io-impl": S3_FILE_IO,
-        # A feed reads its position from the table, and a cached table would have a stale position.
+        # Do not cache tables: a feed reads its position from the table, and a cached table may have an old position.
         "cache-enabled": "false",
         "s3.client-factory-impl": "io.lakefeed.sink.SharedHttpClients",
-        # The HTTP client of Iceberg's other AWS clients: the default, Apache's, needs a newer SDK than Hadoop's.
+        # Use the HTTP client that Iceberg's other AWS clients use: Apache's, the default, needs a newer SDK than
+        # Hadoop's.
         "http-client.type": "urlconnection",
         "client.region": s3.region,
         "s3.endpoint": s3.endpoint,
         "s3.path-style-access": str(s3.uses_path_style).lower(),
-        # A data file takes one PUT, because the sink's default file size is below this threshold of multipart uploads.
+        # With this threshold of multipart uploads, a data file of the sink's default size takes one PUT.
         "s3.multipart.part-size-bytes": str(128 * 1024 * 1024),
     }
     found: dict[str, str] = {}
@@ -95,7 +96,7 @@ def make_folders(connections: Connections) -> None:
 
 
 def require_own_folder(settings: Mapping[str, str]) -> None:
-    """Create a folder for Spark's temporary files; raise a FileDenied if none is writable."""
+    """Create the folder for Spark's temporary files; raise a FileDenied if no configured folder is writable."""
     folders = (os.environ.get("SPARK_LOCAL_DIRS") or settings.get("spark.local.dir", "")).split(",")
     refused: OSError | None = None
     for folder in filter(None, folders):
