@@ -1,1 +1,1 @@
-"""The operations on a feed except its run."""
+"""The operations on a feed that are not its run, such as check, plan, status and verify."""

@@ -1,6 +1,6 @@
 """The driver's HTTP endpoint for ``lakefeed status`` and other programs of this user, and its port for probes.
 
-A driver has few clients, so each connection serves one request in a separate thread, and has a deadline.
+A driver has few clients, so each connection has its own thread, answers one request, and has a deadline.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True)
 class Served:
-    """The addresses of a running driver, and notes on them for the user.
+    """The addresses of a running driver's servers, and notes about them for the user.
 
     Attributes:
         url: the address of the endpoint, which requires ``token``; None if the driver has no endpoint.
@@ -70,7 +70,7 @@ class Served:
 def reachable(
     config: PipelineConfig, monitor: FeedMonitor, *, port: int | None = 0, probe_port: int | None = None
 ) -> Iterator[Served]:
-    """Serve a driver within this block, and write the driver's file, by which ``lakefeed status`` finds the driver.
+    """Serve a driver's endpoint within the ``with`` block, and write the file by which ``lakefeed status`` finds it.
 
     Args:
         port: the port of the endpoint; 0 for a free port, None for no endpoint.
@@ -102,7 +102,7 @@ def reachable(
 def serve(
     feed: OwnFeed, *, port: int | None = None, probe_port: int | None = None, notes: Sequence[str] = ()
 ) -> Iterator[Served]:
-    """Serve a feed within this block: an endpoint for programs of this user, and a port for probes."""
+    """Serve a feed within the ``with`` block: an endpoint for programs of this user, and a port for probes."""
     with ExitStack() as stack:
         url = token = None
         if port is not None:
@@ -116,9 +116,9 @@ def serve(
 
 
 class Refused(Exception):
-    """The HTTP status and the error that answer a request.
+    """The HTTP status and the error of the answer to a request that is refused.
 
-    ``retry_after`` is the number of seconds after which the client may repeat the request, if it may.
+    ``retry_after`` is the number of seconds after which the client may repeat the request; None if it must not.
     """
 
     def __init__(self, status: int, error: str, hint: str | None = None, *, retry_after: int | None = None) -> None:
@@ -218,7 +218,7 @@ def host_name(given: Sequence[str]) -> str | None:
 
 
 def is_address(text: str) -> bool:
-    """Return whether a host is a numeric IP address, and so no name that an attacker's DNS server resolves."""
+    """Return whether a host is a numeric IP address: an attacker's DNS server could resolve a name to this machine."""
     try:
         ip_address(text)
     except ValueError:
@@ -227,13 +227,13 @@ def is_address(text: str) -> bool:
 
 
 def history_range(query: Mapping[str, str]) -> dict[str, Any]:
-    """Return the start time and the number of points in the query of a request for history."""
+    """Return the start time and the number of points that a request for history asks for."""
     most = min(MOST_POINTS, max(1, int(_number(query, "most", 500))))
     return {"since": _number(query, "since", 0.0), "most": most}
 
 
 def event_number(query: Mapping[str, str]) -> int:
-    """Return the number of the last event that the client has, from the parameter ``after`` of a request."""
+    """Return the parameter ``after`` of a request: the number of the last event that the client has."""
     return int(min(2.0**53, max(0.0, _number(query, "after", 0))))
 
 
@@ -273,11 +273,11 @@ def _listening(server: _Server) -> Iterator[int]:
 
 
 class _Server(ThreadingTCPServer):
-    """Answers requests that have its token; a server without a token answers only probes and scrapes, of any client."""
+    """Answers requests with its token. A server without a token answers all clients, but only probes and scrapes."""
 
     allow_reuse_address = True
     daemon_threads = True
-    block_on_close = False  # The end of a run does not wait for answers.
+    block_on_close = False  # A run that ends does not wait for answers to requests.
     request_queue_size = 128
 
     def __init__(self, host: str, port: int, feed: OwnFeed, token: str | None) -> None:
@@ -300,7 +300,7 @@ class _Server(ThreadingTCPServer):
         super().server_bind()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Accept a connection; if there are too many, end the oldest one, so that silent clients block no probe."""
+        """Accept a connection; if there are too many, end the oldest, so that silent clients do not block probes."""
         with self._lock:
             if len(self._deadlines) >= MOST_CONNECTIONS:
                 _end(self._deadlines, next(iter(self._deadlines)))
@@ -325,7 +325,7 @@ class _Server(ThreadingTCPServer):
                 self._deadlines[request] = time.monotonic() + ANSWER_SECONDS
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Log a disconnected client only at the level debug, and not on stderr, which is the feed's log."""
+        """Log that a client has disconnected at the level debug, and not on stderr, which has the feed's log."""
         _log.debug("a client of the endpoint has disconnected", exc_info=True)
 
 
@@ -342,7 +342,7 @@ class _Request(BaseHTTPRequestHandler):
     server: _Server
 
     def parse_request(self) -> bool:
-        """Route all HTTP methods to ``do_ANY``, so that no method is answered without the token."""
+        """Route all HTTP methods to ``do_ANY``, so that it checks the token for every method."""
         is_whole = super().parse_request()
         self.method, self.command = self.command, "ANY"
         self.close_connection = True
@@ -426,4 +426,4 @@ class _Request(BaseHTTPRequestHandler):
         self._send(400, json_line({"error": "this is not an HTTP request"}).encode())
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Log nothing, because the base class would write to stderr, which is the feed's log."""
+        """Log nothing: the base class would write to stderr, which has the feed's log."""

@@ -1,4 +1,4 @@
-"""Begins and ends the followers of a run: entry points of the group ``lakefeed.followers``, and lakefeed's own."""
+"""Begins and ends a run's followers, such as alerts: lakefeed's own, and entry points of ``lakefeed.followers``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lakefeed.records.sources import SourceTopics
 _log = logging.getLogger(__name__)
 
 MOST_END_SECONDS = 90.0
-"""The longest time that the end of a run waits for followers, because the retries of an alert may take a minute."""
+"""How long a run waits for its followers at its end; the retries of an alert may take a minute."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,12 +33,12 @@ class FollowedRun:
     Attributes:
         config: the pipeline; ``config.block(MyBlock)`` is the follower's own block.
         monitor: has the progress and the events of the run; a follower reads the monitor in a separate thread.
-        spark: the session, which followers must not keep busy; None if the run has none yet.
+        spark: the session, which followers must not keep busy; None if the run has no session yet.
         folder: the folder of the pipeline file; None for a pipeline without a file.
         once: whether the run ends by itself after it has landed the present records.
-        is_failed_start: whether the run failed before its followers began. Then a follower's context is entered, the
+        is_failed_start: whether the run failed before its followers began. If so, a follower's context is entered, the
             monitor gets the error, and the context is left.
-        say: shows the user of the run a line, such as an address.
+        say: shows the run's user a line of text, such as an address.
     """
 
     config: PipelineConfig
@@ -52,7 +52,8 @@ class FollowedRun:
 
 
 Follower = Callable[[FollowedRun], AbstractContextManager[None]]
-"""Returns a context that follows a run. Entering and leaving the context must be quick and must not delay a batch.
+"""A function that returns a context manager, which follows a run. Entering and leaving the context must be quick, so
+that no batch is delayed.
 
 The context is left after the monitor has recorded the end of the run. A LakefeedError on entering the context refuses
 the start of the run.
@@ -61,7 +62,7 @@ the start of the run.
 
 @contextmanager
 def following(run: FollowedRun) -> Iterator[None]:
-    """Let all followers follow a run within this block; raise the error of a follower that refuses the start."""
+    """Let all followers follow the run of the ``with`` block; raise the error of a follower that refuses the start."""
     followers: list[AbstractContextManager[None]] = []
     try:
         refusals = list(_enter(run, followers))
@@ -137,7 +138,7 @@ def observing_lag_while_paused(
     ends: Callable[[], Mapping[Partition, int]] | None = None,
     every: float = 5.0,
 ) -> Iterator[None]:
-    """Update the lag of a paused feed within this block, in a separate thread, because a paused feed has no batches."""
+    """Update a paused feed's lag during the ``with`` block, in a thread, because a paused feed has no batches."""
     if config.source.kafka is None:
         yield
         return
@@ -151,10 +152,11 @@ def observing_lag_while_paused(
         while not over.wait(every):
             if monitor.control.pause is None:
                 continue
-            # If no broker answers, the lag stays as it was; lakefeed status reports the broker.
+            # If no broker answers, the lag remains the same; lakefeed status reports the broker.
             with suppress(LakefeedError):
                 newest = (ends or ends_now)()
-                # If the feed was resumed during the request, its next batch reports newer end offsets.
+                # If the feed was resumed during the request, ignore the answer: the next batch reports newer end
+                # offsets.
                 if monitor.control.pause is not None:
                     monitor.observe_ends(newest)
 
@@ -162,5 +164,5 @@ def observing_lag_while_paused(
     try:
         yield
     finally:
-        # The thread is not joined, because a broker that hangs must not delay the end of the run.
+        # Do not join the thread, because a broker that hangs must not delay the end of the run.
         over.set()

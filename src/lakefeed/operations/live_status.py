@@ -1,8 +1,7 @@
 """Decides whether a feed runs, from its ledger, its topics, and the answer of its driver.
 
-The ledger only shows commits, and neither an idle nor a stopped feed commits. If the driver answers, its answer
-decides. Otherwise the state is judged by the age of the newest commit and by the lag; docs/design/watching.md has the
-reasons.
+The ledger alone cannot tell an idle feed from a stopped one, because neither commits. If the driver answers, its answer
+decides. Otherwise the age of the newest commit and the lag decide; docs/design/watching.md has the reasons.
 """
 
 from __future__ import annotations
@@ -46,19 +45,20 @@ IS_WELL: tuple[RunState, ...] = ("running", "probably running")
 
 RECENT_SECONDS = 60.0
 SILENT_SECONDS = 600.0
-"""A feed with lag has probably stopped if it has committed nothing for this time."""
+"""A feed that has lag, but no commit for this time, has probably stopped."""
 NEWEST_COMMITS = 20
 SKEW_SECONDS = 5.0
-"""The clock of the server that dates commits may differ by this time from the clock of a driver on this machine."""
+"""The clock that dates commits may be this many seconds ahead of or behind this machine's clock."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerFacts:
-    """The facts in a feed's ledger that show whether the feed runs.
+    """Facts in a feed's ledger that help to decide whether the feed runs.
 
     Attributes:
-        known: the feed's offsets; None if they are unknown, or if the feed has committed nothing.
-        commits: the newest commits, newest first, except those that moved the feed; empty if the sink stores none.
+        known: the feed's committed offsets; None if they are unknown, or without a commit.
+        commits: the newest commits, newest first, without commits that moved the feed; empty if the sink stores no
+            commits.
         fence: the fence of the driver that may commit.
         publication: the state of the branch that the feed lands in, if it lands in one.
     """
@@ -82,7 +82,7 @@ class LedgerFacts:
 
     @property
     def rate(self) -> float | None:
-        """Records per second from the oldest to the newest commit of the newest driver."""
+        """Records per second from the oldest to the newest of these commits, if the newest driver made them."""
         own = self._of_newest_driver
         if len(own) < 2 or own[0].committed_at <= own[-1].committed_at:
             return None
@@ -91,7 +91,7 @@ class LedgerFacts:
 
     @property
     def upserts(self) -> str | None:
-        """How the changes of the newest commits were landed, by the index of keys or by a MERGE; None without keys."""
+        """How the newest commits landed changes: by the index of keys or by a MERGE. None for a table without keys."""
         merges = [commit.merged_because for commit in self.commits if commit.upserts is not None]
         if not merges:
             return None
@@ -118,7 +118,7 @@ class LiveStatus(JsonModel):
     """The status of a feed: docs/metrics.md lists the keys of its document.
 
     Attributes:
-        evidence: the reasons for the state, as sentences.
+        evidence: sentences that say why the feed is thought to be in this state.
         driver: the driver's file on this machine.
         rate: records per second, over the newest commits in the ledger, or else over the driver's last minute.
         last_error: the driver's last error, or the error that ended the run.
@@ -160,19 +160,19 @@ def live_status(
     folder: Path | None = None,
     identity: str | None = None,
 ) -> LiveStatus:
-    """Return whether a feed runs, its position, and its lag; change nothing.
+    """Return whether a feed runs, its position, and its lag, without changing anything.
 
     Args:
         config: the pipeline of one table.
         folder: the folder of the pipeline file.
-        identity: the identity of the whole pipeline, if ``config`` is the part of one topic.
+        identity: the identity of the whole pipeline, if ``config`` is only one topic's.
 
     Raises:
         Unreachable: the driver does not answer, and a broker, the catalog or the store does not answer either.
     """
     driver = drivers.find(identity or identity_of(config))
     progress, unanswered = _ask(driver)
-    # If the driver answers, its answer is shown even if other servers do not answer.
+    # If the driver answers, show its answer even if other servers do not answer.
     tolerated = (WorldError, MissingExtra) if progress is not None else ()
     lag = None
     try:
@@ -223,21 +223,20 @@ def _lag(config: PipelineConfig, ledger: LedgerFacts) -> Lag | None:
     if config.source.kafka is None:
         return None
     source, known = config.kafka, ledger.known or FeedOffsets(offsets={})
-    # The caller has read the position before the topics' ends: in the other order, a running feed could be ahead of
-    # the ends.
+    # The caller has read first the position, then the topics' ends: otherwise a running feed could be ahead of them.
     topics = SourceTopics(source).describe()
     partitions = lag_of(known.offsets, topics, start=source.starting, source=source, topic_ids=known.topic_ids)
     return Lag(name=config.name, kind="feed", partitions=partitions, is_known=ledger.known is not None)
 
 
 def identity_of(config: PipelineConfig) -> str:
-    """Return the text that identifies a feed on a machine: its name, brokers, sink and checkpoint."""
+    """Return a text that identifies a feed on this machine, made of its name, brokers, sink and checkpoint."""
     brokers = config.source.kafka.bootstrap_servers if config.source.kafka else ""
     return "\n".join((config.name, brokers, Owner.of(config).sink, config.checkpoint or ""))
 
 
 def own_path(kind: str, config: PipelineConfig) -> Path | None:
-    """Return this user's file of a feed in the folder ``run/<kind>``; None if the user has no home directory."""
+    """Return the path of this user's file for a feed in ``run/<kind>``; None if the user has no home directory."""
     try:
         return drivers.path_of(identity_of(config), folder=default_home() / "run" / kind)
     except RuntimeError:
@@ -260,10 +259,10 @@ def judge(
     Args:
         driver: the file that the feed's driver has written on this machine.
         progress: the driver's answer.
-        unanswered: the reason why a driver with an endpoint does not answer.
+        unanswered: why the driver does not answer, although it has an endpoint; else None.
         lag: the number of uncommitted offsets; None if it is unknown.
         is_here: whether this machine can see the driver's process.
-        topic: the topic of the table that decides, if the driver has many tables.
+        topic: if the driver has many tables, the topic whose table the question is about.
     """
     if progress is not None and driver is not None:
         return _by_answer(ledger, driver, progress, topic=topic)
@@ -289,9 +288,9 @@ _GONE = {
 
 
 def _is_taken_over(ledger: LedgerFacts, driver: DriverFile) -> bool:
-    """Return whether the newest commits come from a driver other than ``driver``."""
+    """Return whether another driver than ``driver`` made the newest commits."""
     if driver.ended_at is not None:
-        # A new fence proves no new driver, because a rewind takes a fence, too, and a run with --batch takes none.
+        # A new fence does not prove a new driver: a rewind takes a fence, too. A run with --batch takes no fence.
         is_own = driver.fence is not None and driver.fence == ledger.fence
         return not is_own and (ledger.last_commit_at or 0.0) > driver.ended_at + SKEW_SECONDS
     newest = ledger.last_commit_at
@@ -327,7 +326,7 @@ def _by_answer(
 def _by_commits(
     ledger: LedgerFacts, *, lag: int | None, now: float, driver: str = "this machine has no driver of the feed"
 ) -> tuple[RunState, tuple[str, ...]]:
-    """Judge by the age of the newest commit; ``driver`` is a sentence about the driver."""
+    """Return state and reasons by the age of the newest commit; ``driver`` is a sentence about the driver."""
     if ledger.last_commit_at is None:
         return "unknown", (driver, "its sink has no commit")
     age = now - ledger.last_commit_at
@@ -360,7 +359,7 @@ def _ask(driver: DriverFile | None) -> tuple[FeedProgress | None, str | None]:
 def _ledger(
     config: PipelineConfig, connections: Connections, folder: Path | None
 ) -> tuple[LedgerFacts, tuple[str, ...]]:
-    """Read the ledger; also return the reasons why the feed's position is unknown, empty if it is known."""
+    """Return the ledger's facts, and the reasons why the feed's position is unknown; no reasons if it is known."""
     try:
         if (table := config.sink.chosen.snapshot_table) is not None:
             return _iceberg_facts(table, config.name, connections), ()

@@ -46,8 +46,8 @@ from lakefeed.sinks.factory import sink_of
 class PartitionStatus:
     """The status of one partition; unknown fields are None.
 
-    ``checkpoint``, ``table`` and ``group`` are the offsets up to which each of these counts records as committed;
-    ``covered`` are the offset ranges that the table has.
+    ``checkpoint``, ``table`` and ``group`` are the offsets after the last record that each of them has as committed;
+    ``covered`` has the offset ranges in the table.
     """
 
     topic: str
@@ -72,10 +72,10 @@ class FeedStatus:
 
     Attributes:
         start: a message that says what a start would do now.
-        position: the feed's position in the table; None if the table has no position, or if it is unknown.
-        is_position_known: whether the feed's position in the table is known; False after some rollbacks.
+        position: the feed's position in the table; None without a position, or if it is unknown.
+        is_position_known: False if the table was rolled back so that the feed's position is unknown.
         decided: how a start would begin; None if it would be refused, or if only Spark can decide.
-        note: lakefeed's note next to the checkpoint, if it exists.
+        note: lakefeed's file beside the checkpoint, if it exists.
         logged: the newest batch in the log of a sink without a ledger.
         publication: the state of the branch that the feed lands in, if it lands in one.
     """
@@ -108,10 +108,10 @@ class FeedStatus:
 
 
 def feed_status(feed: Feed, spark: Callable[[], SparkSession] | None = None) -> FeedStatus:
-    """Read a feed's position, and decide how it would start; change nothing.
+    """Read a feed's position, and decide how it would start, without changing anything.
 
     ``spark`` is called only if the transform has changed since the last start and the decision depends on the state
-    that the query keeps; in this case, without ``spark``, the start stays undecided.
+    that the query keeps. In that case, if ``spark`` is None, the start is not decided.
 
     Raises:
         CheckpointMismatch: the checkpoint belongs to another pipeline.
@@ -132,7 +132,7 @@ def feed_status(feed: Feed, spark: Callable[[], SparkSession] | None = None) -> 
     refusal: LakefeedError | None = None
     letters: Position | None = None
     letters_refusal: LakefeedError | None = None
-    # As in a run, only dead letters in a table are compared with the ledger, because a topic of letters has no ledger.
+    # As in a run, compare dead letters with the ledger only if they are in a table: a topic of letters has no ledger.
     letters_table = config.dead_letters.table if config.dead_letters and sink.keeps_ledger else None
     if letters_table is not None:
         try:
@@ -141,7 +141,7 @@ def feed_status(feed: Feed, spark: Callable[[], SparkSession] | None = None) -> 
             letters_refusal = unknown
     stateful: bool | None = False
     if not stateless and not config.resumes_by_ledger:
-        # A run notes the state of its query before its first batch, so after a batch the note is valid.
+        # A run notes the state that its query keeps before the first batch, so the note is valid if there is a batch.
         is_noted = state.batch_id is not None and note is not None and note.transform == identity.transform_id
         stateful = bool(note and note.state) if is_noted else None
     try:
@@ -201,7 +201,7 @@ def _publication(config: PipelineConfig, connections: Connections) -> BranchStat
 def _decide(
     facts: Facts, files: StoredCheckpoint | None, *, stateful: bool
 ) -> tuple[Start | None, LakefeedError | None]:
-    """Decide how the feed would start; like a run, read the query id only if the query keeps state."""
+    """Decide how the feed would start. Like a run, read the query id only if the query keeps state."""
     state = checkpoint_state(files) if files is not None and not stateful else facts.checkpoint
     try:
         return decide(replace(facts, stateful=stateful, checkpoint=state)), None
@@ -285,7 +285,7 @@ class Lag(JsonModel):
     @computed_field(alias="lag")  # type: ignore[prop-decorator]
     @property
     def records(self) -> int | None:
-        """The number of uncommitted offsets; None if a partition's lag is unknown, or if there are no partitions."""
+        """The number of uncommitted offsets; None if it is unknown for a partition, or if there are no partitions."""
         return total_lag(self.partitions)
 
     @computed_field(alias="lag_seconds")  # type: ignore[prop-decorator]
@@ -302,7 +302,7 @@ class FeedOffsets:
     Attributes:
         offsets: the next offset to commit, by partition.
         topic_ids: the ids of the topics that these offsets belong to, if they are known.
-        batch_id: the newest batch that is committed in the checkpoint; None if the offsets come from a ledger.
+        batch_id: the newest committed batch in the checkpoint; None if the offsets come from a ledger.
         committed_at: the time when that batch was committed.
     """
 
@@ -349,8 +349,7 @@ def group_lag(source: KafkaSource, group: str, *, topics: Sequence[str] | None =
 
     Raises a ResourceMissing if a topic does not exist, or if the group has committed nothing in these topics.
     """
-    # Read the group's offsets before the end offsets of the topics: in the other order, an active group could be
-    # ahead of the end offsets.
+    # Read the group's offsets before the topics' end offsets: otherwise an active group could be ahead of them.
     position = group_offsets(source, group, topics, stable=False)
     cluster = Topics(source.bootstrap_servers, options=source.client_options)
     descriptions = cluster.describe_all(topics if topics is not None else sorted({name for name, _ in position}))
@@ -377,7 +376,7 @@ def lag_of(
     times: Times | None = None,
     now: float | None = None,
 ) -> tuple[PartitionLag, ...]:
-    """Return the lag of a position in all partitions of ``topics``.
+    """Return the lag of a feed or group at ``position``, for all partitions of ``topics``.
 
     A partition's lag is unknown if its topic was recreated after the position was stored, if the topic ends before the
     position, or if the topic does not exist.
@@ -394,7 +393,7 @@ def lag_of(
     recreated = {
         name for name, topic in topics.items() if topic and (topic_ids or {}).get(name, "") not in ("", topic.topic_id)
     }
-    # A feed that has begun reads new partitions from their first record on (docs/offsets.md).
+    # After its first start, a feed reads new partitions from their first record on (docs/offsets.md).
     begins_at_first = start is not None and (start.kind == "earliest" or bool(position))
     reached = {key: at for key, at in position.items() if key[0] in topics and key[0] not in recreated}
     for key, part in partitions.items():
@@ -404,7 +403,7 @@ def lag_of(
             continue
         elif begins_at_first or part.start_offset == part.end_offset:
             reached[key] = part.start_offset
-    # Retention may have removed unread records: then the next record to read is the topic's first one.
+    # If retention has removed unread records, the next record to read is the partition's first record.
     behind = {
         key: max(reached[key], part.start_offset)
         for key, part in partitions.items()

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointPlan:
-    """The planned action on the checkpoint, and the reason in a sentence."""
+    """The action on the checkpoint that the run would take, and why, in one sentence."""
 
     location: str
     action: Literal["create", "keep", "recreate"]
@@ -73,15 +73,15 @@ class PartitionPlan:
 
     @property
     def backlog(self) -> int:
-        """The number of offsets that are in the topic now and have not landed."""
+        """The number of offsets in the topic that have not landed yet."""
         return self.end - self.start
 
 
 @dataclass(frozen=True, kw_only=True)
 class Again:
-    """A batch that Spark had planned before the last run ended, and repeats with the same offsets.
+    """A batch that Spark planned in the last run, and that the next run repeats with the same offsets.
 
-    If ``is_landed``, the sink already has the batch, and the run skips it; otherwise this is the run's first batch.
+    If ``is_landed``, the sink already has the batch, and the run skips it. Otherwise it is the run's first batch.
     """
 
     batch_id: int
@@ -123,7 +123,7 @@ class RunPlan:
 
     @property
     def statements(self) -> tuple[str, ...]:
-        """All statements before the first batch, in order, except the one that takes the fence."""
+        """All statements before the first batch, in order, except the statement that takes the fence."""
         return tuple(statement for table in self.tables for statement in table.statements)
 
     @property
@@ -155,7 +155,7 @@ class Plans(ReadableResult):
 
     @property
     def figures(self) -> dict[str, str]:
-        """How each of the first 20 tables would start, or why it would not, by sink: the figures for a notebook."""
+        """The figures that a notebook shows: by sink, how the first 20 tables would start, or why they would not."""
         shown = {plan.sink: plan.start if plan.refusal is None else str(plan.refusal) for plan in self.tables[:20]}
         return shown | ({"more": f"{len(self.tables) - 20:,} tables"} if len(self.tables) > 20 else {})
 
@@ -188,7 +188,7 @@ class Plans(ReadableResult):
 
 @dataclass
 class _Table:
-    """The unfinished plan of one table; ``status`` is None if the checkpoint belongs to another pipeline."""
+    """The plan of one table while it is made; ``status`` is None if the checkpoint belongs to another pipeline."""
 
     feed: Feed
     status: FeedStatus | None = None
@@ -220,7 +220,7 @@ def plan_run(pipeline: str, feeds: Sequence[Feed], *, many: bool, spark: Callabl
     tables = [_look(feed, spark=session) for feed in feeds]
     if many:
         if any(table.has_landed for table in tables):
-            # As in a run, a topic without a position is new if another topic has landed.
+            # As in a run, a topic without a position is new if any other topic has one.
             is_new = [table.status is not None and table.status.position is None for table in tables]
             pairs = zip(tables, is_new, strict=True)
             tables = [_look(table.feed.as_new_topic(), spark=session) if new else table for table, new in pairs]
@@ -248,7 +248,7 @@ def _look(feed: Feed, *, spark: Callable[[], SparkSession]) -> _Table:
 
 
 def _refuse_shared_tables(tables: Sequence[_Table]) -> None:
-    """Refuse topics that share a table, except one: the topic whose rows are in the table, or else the first topic."""
+    """If topics share a table, refuse all but one: the topic whose rows are in the table, or else the first topic."""
     taken: Taken[_Table] = Taken()
     for table in tables:
         clash = taken.take(table.topic, table.feed.config, table)
@@ -264,7 +264,7 @@ def _refuse_shared_tables(tables: Sequence[_Table]) -> None:
 
 
 def _describe_topics(starting: Sequence[_Table]) -> dict[str, TopicDescription]:
-    """Describe the topics as the feed's consumers see them: with read_committed up to the first open transaction."""
+    """Describe the topics as the feed reads them: with read_committed, they end at the first open transaction."""
     if not starting:
         return {}
     source = starting[0].feed.config.kafka
@@ -281,7 +281,7 @@ def _count_batches(table: _Table, status: FeedStatus, topics: Mapping[str, Topic
     if many:
         [topic] = topics.values()
         if not any(partition.end_offset for partition in topic.partitions):
-            # The table of a topic without records does not start yet; the topic may also lack a schema.
+            # The table of a topic without records does not start yet, because the topic may lack a schema.
             return
         table.begin = begin_of_topic(status.position, topic, first=first)
         spread = spread_by_round(limit, topic)
@@ -381,7 +381,7 @@ def _prepare(table: _Table, status: FeedStatus, spark: SparkSession) -> None:
 
 
 class _PlannedSink(BaseSink):
-    """A sink that only plans the changes of its columns."""
+    """A sink that plans the changes of its columns without making them."""
 
     ledger = NoLedger("a plan")
 

@@ -23,10 +23,10 @@ from lakefeed.operations.plan.history import Past, Sample
 from lakefeed.records.sources import task_count
 
 MOST_BATCHES = 1_000
-"""The most batches that are predicted one by one; all further batches are assumed to be full."""
+"""The most batches to predict one by one; all later batches are assumed to be full."""
 
 Spread = Callable[[tuple[OffsetRange, ...]], tuple[OffsetRange, ...]]
-"""Takes the remaining ranges, and returns the ranges of the next batch."""
+"""A function from the remaining ranges to the ranges of the next batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class Begin:
     """The offsets at which a run begins.
 
     Attributes:
-        again: the ranges of a batch that an earlier run had planned; the batch is skipped if the sink already has it.
+        again: the ranges of a batch that an earlier run has planned, which is skipped if the sink already has it.
         positions: the offsets at which the first new batch begins.
     """
 
@@ -46,9 +46,9 @@ class Begin:
 
 @dataclass(frozen=True, kw_only=True)
 class Batches:
-    """The batches that land the ``backlog``, and the number of all their tasks.
+    """The batches that land the ``backlog``, and how many tasks they have together.
 
-    ``first`` has the ranges of the first batch that lands records, empty ranges included.
+    ``first`` has all ranges, even empty ones, of the first batch that lands records.
     """
 
     first: tuple[OffsetRange, ...] = ()
@@ -77,7 +77,7 @@ def begin_of_query(
         return Begin(batch_id=0, positions=_positions(start.positions, topics))
     if start.reset_checkpoint or checkpoint.batch_id is None:
         return Begin(batch_id=0, positions=_positions(first, topics))
-    # A partition that the checkpoint lacks is new, so its ranges begin at 0.
+    # A partition that is not in the checkpoint is new, so its ranges begin at 0.
     after = {key: checkpoint.end.get(key, 0) for key in _positions({}, topics)}
     if checkpoint.committed or checkpoint.start is None:
         return Begin(batch_id=checkpoint.batch_id + checkpoint.committed, positions=after)
@@ -87,13 +87,13 @@ def begin_of_query(
 
 
 def begin_of_topic(position: Position | None, topic: TopicDescription, *, first: Mapping[Partition, int]) -> Begin:
-    """Return where one of many topics begins: at its table's position, or at ``first`` if there is no position."""
+    """Return the offsets at which one of many topics begins: its table's position, or ``first`` without a position."""
     known = first if position is None else ends(position)
     return Begin(batch_id=0, positions=_positions(known, {topic.name: topic}))
 
 
 def spread_by_spark(limit: int) -> Spread:
-    """Split the limit over partitions as Spark's Kafka source splits ``maxOffsetsPerTrigger``.
+    """Return the next batch's ranges, as Spark's Kafka source divides ``maxOffsetsPerTrigger`` among partitions.
 
     Source: ``KafkaMicroBatchStream.rateLimit`` of Spark 4.1.3.
     """
@@ -101,7 +101,7 @@ def spread_by_spark(limit: int) -> Spread:
     def spread(left: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
         whole = sum(span.records for span in left) or 1
         shares = (limit * (span.records / whole) for span in left)
-        # A small partition gets at least one record, so that it does not starve.
+        # Each partition gets at least one record, so that a small one is read, too.
         offsets = (math.ceil(share) if share < 1 else math.floor(share) for share in shares)
         taken = (min(span.records, count) for span, count in zip(left, offsets, strict=True))
         return tuple(replace(span, end=span.start + count) for span, count in zip(left, taken, strict=True))
@@ -110,7 +110,7 @@ def spread_by_spark(limit: int) -> Spread:
 
 
 def spread_by_round(limit: int, topic: TopicDescription) -> Spread:
-    """Split the limit of one table over partitions as ``lakefeed.feed.multi_table.table`` does."""
+    """Return the next batch's ranges of one table, as ``lakefeed.feed.multi_table.table`` divides the limit."""
 
     def spread(left: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
         return next_ranges({each.partition: each.start for each in left}, topic, limit=limit).ranges
@@ -146,12 +146,12 @@ def _positions(known: Mapping[Partition, int], topics: Mapping[str, TopicDescrip
 
 
 CHECKPOINT = 2
-"""The PUTs of a batch for the checkpoint: ``offsets/N`` and ``commits/N``."""
+"""How many PUTs a batch makes for the checkpoint: ``offsets/N`` and ``commits/N``."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """One kind of figure, such as the records, for the first batch and for all batches; None if unknown."""
+    """One figure, such as the number of records, for the first batch and for all batches; None if unknown."""
 
     first: int | float | None
     all: int | float | None
@@ -162,9 +162,9 @@ class Estimate:
 class Estimates:
     """The cost of batches.
 
-    Records are exact, except that transactions and compaction leave offsets without a record. Bytes are the
-    uncompressed keys, values and headers. Requests to S3 do not include those of the start, of dead letters and of
-    maintenance.
+    The number of records is exact, unless transactions or compaction have left offsets without a record. Bytes are
+    those of uncompressed keys, values and headers. S3 requests of the start, of dead letters and of maintenance are not
+    included.
     """
 
     records: Estimate
@@ -201,7 +201,8 @@ def estimates(
     """Estimate the cost of landing the present records in one table.
 
     Args:
-        is_laid_out_anew: whether the table's partitions or sort order change, so that past files predict nothing.
+        is_laid_out_anew: whether the table's partitions or sort order change, so that past files are no basis for
+            estimates.
         is_on_disk: whether tables and checkpoint are on this machine's disk, so that there are no S3 requests.
     """
     first, whole = (sum(span.records for span in ranges) for ranges in (batches.first, batches.backlog))
@@ -225,7 +226,7 @@ def estimates(
 
 
 def total(tables: Sequence[Estimates]) -> Estimates:
-    """Add up the estimates of several tables; if a figure is unknown for one table, so is the sum."""
+    """Add up the estimates of several tables; a sum is unknown if the figure of one table is unknown."""
 
     def of(name: str) -> Estimate:
         figures: list[Estimate] = [getattr(table, name) for table in tables]

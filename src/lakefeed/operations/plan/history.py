@@ -1,4 +1,4 @@
-"""Read the figures of a feed's newest batches, and the size of some of its records."""
+"""Read the figures of a feed's newest batches, and the size of a sample of the topics' records."""
 
 from __future__ import annotations
 
@@ -49,20 +49,20 @@ class PastBatch:
 
 @dataclass(frozen=True, kw_only=True)
 class Past:
-    """A feed's newest batches, and whether every commit also deletes an old metadata file of the table."""
+    """A feed's newest batches, and whether each commit also deletes one of the table's old metadata files."""
 
     batches: tuple[PastBatch, ...] = ()
     deletes_metadata: bool = False
 
     @property
     def bytes_a_record(self) -> float | None:
-        """The mean number of stored bytes per record; None without records."""
+        """The mean number of bytes in the table per record; None without records."""
         records = sum(batch.records for batch in self.batches)
         return sum(batch.bytes for batch in self.batches) / records if records else None
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """Records per second between consecutive commits of the same driver."""
+        """For each two consecutive commits of the same driver, the records per second between them."""
         return tuple(
             after.records / (after.at - before.at)
             for before, after in pairwise(self.batches)
@@ -106,7 +106,7 @@ def _batches(table: Table, feed: str) -> Iterator[PastBatch]:
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """The size of some records: their uncompressed keys, values and headers."""
+    """A sample of records, and the size of their uncompressed keys, values and headers."""
 
     records: int = 0
     bytes: int = 0
@@ -122,7 +122,7 @@ class Sample:
 def sample_records(source: KafkaSource, ranges: Iterable[OffsetRange]) -> Mapping[str, Sample]:
     """Return the size of up to 200 records of each topic, read at the beginnings of its largest ranges (at most 4).
 
-    If a broker does not answer within ten seconds, the records on it are left out, and the plan does not fail.
+    If a broker does not answer within ten seconds, its records are left out, and the plan does not fail.
     """
     filled = sorted((span for span in ranges if span.records), key=lambda span: (span.topic, -span.records))
     chosen: dict[Partition, tuple[OffsetRange, int]] = {}
@@ -142,7 +142,7 @@ def sample_records(source: KafkaSource, ranges: Iterable[OffsetRange]) -> Mappin
 
 
 def _read(consumer: Consumer, chosen: Mapping[Partition, tuple[OffsetRange, int]]) -> Mapping[str, Sample]:
-    """Read at most the chosen number of records from the ranges; return their sizes by topic."""
+    """Read at most ``RECORDS`` records of a topic from the ranges; return their sizes by topic."""
     left = {key: count for key, (_, count) in chosen.items()}
     samples: dict[str, Sample] = {}
     consumer.assign([TopicPartition(*key, span.start) for key, (span, _) in chosen.items()])

@@ -32,11 +32,11 @@ RECORDS = (
     "CAST(NULL AS ARRAY<STRUCT<key: STRING, value: BINARY>>) AS headers",
     "'' AS sequence_number",
 )
-"""SQL that makes the columns of Spark's Kafka source from the columns ``timestamp, value`` of Spark's rate source."""
+"""SQL expressions that make the columns of Spark's Kafka source from those of its rate source, ``timestamp, value``."""
 
 
 def parse_sql(config: PipelineConfig, *, spark: Callable[[], SparkSession]) -> list[Problem]:
-    """Return a problem for each SQL text that Spark's parser refuses; look up no tables."""
+    """Return a problem for each SQL text that Spark's parser refuses, without looking up tables."""
     problems = []
     texts = list(_sql_texts(config))
     session: Any = spark() if texts else None
@@ -87,11 +87,11 @@ def analyze(
     folder: Path | None = None,
     connect: bool = False,
 ) -> list[Problem]:
-    """Return problems of transform and sink: columns, functions, operations that cannot run as a stream. Run nothing.
+    """Return problems of transform and sink: columns, functions, operations that cannot run as a stream. No query runs.
 
     With ``connect``, also ask the registry and the catalog; otherwise a warning names each check that needs them.
     """
-    # Imported here, since most checks end before this line, and the module imports the code of a whole run.
+    # Import late: the module imports the code of a whole run, and most checks end before this line.
     from lakefeed.sinks.factory import sinks_of
 
     found: list[Problem] = []
@@ -116,7 +116,7 @@ def analyze(
         else:
             for sink in sinks_of(part, connections, folder=folder):
                 found += sink.check_rows(frame, stateful=stateful)
-            if part.transform is not None or _needs_spark(part):  # Other columns are checked without Spark.
+            if part.transform is not None or _needs_spark(part):  # Other columns need no Spark.
                 maker = f"decode.{part.decode.kind}" if part.transform is None else place
                 known = refusals(part, list(paths(frame.schema)), place=maker)
                 found += [replace(each, severity="warning") if part.decode.registry else each for each in known]
@@ -124,7 +124,7 @@ def analyze(
 
 
 def _parts(config: PipelineConfig, connections: Connections, *, connect: bool) -> list[tuple[PipelineConfig, str]]:
-    """Return the pipelines of single tables that need analysis, with the place of their transform in the file.
+    """Return the single-table pipelines that need analysis, with the dotted path of their transform in the file.
 
     Of the topics without separate settings, only the first is checked; with ``connect`` all of them are, since
     their schemas differ.
@@ -160,7 +160,7 @@ def _analyze_rows(feed: Feed, spark: Callable[[], SparkSession], *, has_many_tab
     from lakefeed.feed.real_time import require_fit
     from lakefeed.records.decode.resolve import put_credentials
 
-    _ = feed.transform  # Load the transform's Python functions before Spark starts.
+    _ = feed.transform  # Report a mistake in a Python function before Spark starts.
     session = spark()
     put_credentials(session, feed.config.decode)
     frame = feed.rows(_records(session, feed.config))
@@ -207,7 +207,7 @@ def _why_not_analyzed(config: PipelineConfig) -> str | None:
 
 
 _PLAIN = ("keys", "partition_by")
-"""Sink options with names of columns. Other code checks ``partition_by`` of Iceberg, which has transforms."""
+"""Sink options that name columns. Other code checks Iceberg's ``partition_by``, which has partition transforms."""
 
 
 def _require_columns(config: PipelineConfig, frame: DataFrame) -> None:
@@ -234,7 +234,7 @@ def _key(config: PipelineConfig, place: str, error: LakefeedError) -> str:
 def encrypted_fields(registry: Registry, subject: str, *, part: str, key: str) -> list[Problem]:
     """Return a warning if the rules of a subject's newest version encrypt fields of the records' keys or values.
 
-    Another check reports a subject that cannot be read.
+    A subject that cannot be read is reported by another check.
     """
     from lakefeed.records.decode.registry import SchemaRegistry
     from lakefeed.records.decode.resolve import encryption_of

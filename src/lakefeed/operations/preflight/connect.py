@@ -1,7 +1,7 @@
 """Check without Spark that a pipeline can use its broker, topics, registry, buckets, catalog and tables.
 
-``lakefeed check --connect`` and the start of ``lakefeed run`` use the same checks. They run concurrently with timeouts
-of a few seconds, so all problems are reported soon even if no server answers.
+``lakefeed check --connect`` and the start of ``lakefeed run`` use the same checks. The checks run concurrently with
+timeouts of a few seconds, so even if no server answers, all problems are reported soon.
 """
 
 from __future__ import annotations
@@ -49,25 +49,25 @@ METADATA_TYPES |= {"key": "binary", "sequence_number": "string"}
 
 
 def preflight(config: PipelineConfig, *, connections: Connections | None = None, tables: bool = False) -> list[Problem]:
-    """Return all problems with the servers, folders and tables of a pipeline; if a run can begin, all are warnings.
+    """Return the problems with a pipeline's servers, folders and tables; if all are warnings, a run can begin.
 
     Args:
         connections: store and catalogs. Default: those of the pipeline and of this process's environment.
-        tables: also check the tables and the start of a new feed; a run makes these checks itself.
+        tables: also check the tables and the start of a new feed, which a run checks itself.
     """
     if connections is None:
         connections = config.connections(os.environ)
     try:
         trust.current()
     except ConfigError as error:
-        # Every connection would fail with this error, so check no connection.
+        # Every connection would fail with this error, so do not check any.
         return [Problem.of(error, key="tls")]
     checks = [*_kafka(config, connections, start=tables), *_places(config, connections), *_catalog(config, connections)]
     checks += [check for sink in sinks_of(config, connections) for check in sink.preflight(lambda: _rows(config))]
     checks += [partial(each, config) for each in (_missing_columns, _refused_columns, _change_events)]
     with ThreadPoolExecutor(max_workers=len(checks), thread_name_prefix="preflight") as pool:
         problems = [problem for found in pool.map(lambda check: check(), checks) for problem in found]
-    # If the catalog has a problem, opening its tables would only report the same problem again.
+    # If the catalog has a problem, do not open its tables: that would only report the same problem again.
     if tables and not any(problem.key.startswith("catalogs.") for problem in problems):
         problems += _table_problems(config, connections)
     waiting = tuple(f"sinks.{name}." for name, sink in config.sinks.items() if sink.can_lag)
@@ -101,13 +101,13 @@ def _topics(source: KafkaSource, *, may_come: bool = False) -> list[Problem]:
     try:
         existing = Topics(where, options=source.client_options).list()
     except ConfigError as error:
-        # For example, Spark's Kafka client can read a Java key store, but the client of this check cannot.
+        # For example, a Java key store: Spark's Kafka client can read it, but this check's client cannot.
         what = f"the topics cannot be checked before the run: {error.what}"
         return [Problem(what=what, key=key, hint=error.hint, severity="warning")]
     except LakefeedError as error:
         return [Problem.of(error, key=key)]
     if source.topics_pattern is not None:
-        # Spark, too, compares a pattern with the whole name.
+        # Compare the pattern with the whole name, as Spark does.
         if any(re.fullmatch(source.topics_pattern, topic) for topic in existing):
             return []
         names = ", ".join(existing[:10]) or "no topics yet"
@@ -125,7 +125,7 @@ def _topics(source: KafkaSource, *, may_come: bool = False) -> list[Problem]:
 
 
 def _start(source: KafkaSource) -> list[Problem]:
-    """Warn if a new feed could not begin at ``source.kafka.start``; later starts do not use this setting."""
+    """Warn if a new feed could not begin at ``source.kafka.start``, a setting that later starts do not use."""
     from lakefeed.clients.kafka.selection import SETTING, first_offsets
     from lakefeed.records.sources import SourceTopics
 
@@ -153,7 +153,7 @@ def _subjects(
 ) -> list[Check]:
     """Return checks that the registry has the subjects, or that the registry answers if the subject is unknown.
 
-    ``kept`` returns whether the table stores a reader's schema; then a subject without a usable version is only a
+    ``kept`` returns whether the table stores a reader's schema; if so, a subject without a usable version is only a
     warning.
     """
     if (registry := encoded.registry) is None:
@@ -204,7 +204,7 @@ def _keeps_schema(config: PipelineConfig, connections: Connections) -> bool:
 
 
 def _subject(registry: Registry, subject: str | None, kind: str) -> list[str]:
-    """Return the reasons why a subject's newest versions cannot be used; raise an error if no version can be used."""
+    """Return why a subject's newest versions cannot be used, if an older one can; raise an error if no version can."""
     from lakefeed.records.decode.avro_schema import usable_versions
     from lakefeed.records.decode.registry import SchemaRegistry
 
@@ -232,9 +232,9 @@ def _folder(path: Path) -> None:
     existing = next(each for each in (path, *path.parents) if each.exists())
     where = str(existing)
     if not existing.is_dir():
-        raise ConfigError("this must be a folder, and it is a file", where=where, hint="name another place")
+        raise ConfigError("this must be a folder, and it is a file", where=where, hint="name another path")
     try:
-        # Create a temporary file instead of checking permissions, which some file systems do not obey.
+        # Create a temporary file: to check permissions is not enough, because some file systems ignore them.
         tempfile.TemporaryFile(dir=existing).close()
     except OSError as error:
         hint = "name a folder that this user may write, or change the folder's permissions"
@@ -242,7 +242,7 @@ def _folder(path: Path) -> None:
 
 
 def _buckets(buckets: Mapping[str, str], connections: Connections) -> list[Check]:
-    """Return checks of buckets; ``buckets`` maps the name of each bucket to the option that names the bucket."""
+    """Return checks of buckets; ``buckets`` has, by bucket name, the option that names the bucket."""
     keys: Keys | None = None
     found: list[Check] = []
     try:
@@ -257,7 +257,7 @@ def _buckets(buckets: Mapping[str, str], connections: Connections) -> list[Check
 
 
 def _missing_columns(config: PipelineConfig) -> list[Problem]:
-    """Warn of each column that a setting names but the subject's latest schema lacks; the table may still have it."""
+    """Warn of each column in a setting that the subject's latest schema lacks; the stored schema may still have it."""
     if config.has_many_tables or config.decode.envelope is not None or decoded_columns(config) is not None:
         return []
     if (latest := _latest_schema(config)) is None:
@@ -271,7 +271,7 @@ def _missing_columns(config: PipelineConfig) -> list[Problem]:
 
 
 def _change_events(config: PipelineConfig) -> list[Problem]:
-    """Return a problem if the registered schema of the values is not a change event with a row."""
+    """Return a problem if the registered schema of the values is not that of change events with rows."""
     if config.decode.envelope is None or (latest := _latest_schema(config)) is None:
         return []
     from lakefeed.records.decode.changes import why_no_rows
@@ -282,7 +282,7 @@ def _change_events(config: PipelineConfig) -> list[Problem]:
 
 
 def _refused_columns(config: PipelineConfig) -> list[Problem]:
-    """Find columns that a sink refuses; only warn of columns from a registry, since records may use older versions."""
+    """Find columns that a sink refuses; those of a registry cause warnings, since records may use older versions."""
     rows = None if config.has_many_tables or config.decode.envelope else _rows(config)
     if rows is None:
         return []
@@ -294,7 +294,7 @@ def _refused_columns(config: PipelineConfig) -> list[Problem]:
 
 
 def _rows(config: PipelineConfig) -> StructType | None:
-    """Return the rows' columns; None if only Spark can find them, or if another check fails."""
+    """Return the rows' columns; None if only Spark can determine them, or if another check fails."""
     from lakefeed.records.schema.fit import columns_of
 
     avro = config.decode.avro
@@ -307,7 +307,7 @@ def _rows(config: PipelineConfig) -> StructType | None:
 
 
 def _latest_schema(config: PipelineConfig) -> str | None:
-    """Return the Avro form of a subject's latest version; None if only the JVM can make it, or a check fails."""
+    """Return a subject's latest version as an Avro schema; None if only the JVM can translate it, or a check fails."""
     registry, decode = config.decode.registry, config.decode
     topics = config.source.numbered.topics if config.source.numbered is not None else None
     subject = decode.subject or (f"{topics[0]}-value" if topics else None)
@@ -320,7 +320,7 @@ def _latest_schema(config: PipelineConfig) -> str | None:
         latest = SchemaRegistry.of(registry).latest(subject, block=decode.kind)
         return table_schema(None, latest, registry=registry.url)
     except LakefeedError:
-        return None  # The check of the subject reports the error.
+        return None  # The check of the subject itself reports this error.
 
 
 def _catalog(config: PipelineConfig, connections: Connections) -> list[Check]:
@@ -331,9 +331,9 @@ def _catalog(config: PipelineConfig, connections: Connections) -> list[Check]:
     catalog = connections.catalogs[name]
     key = f"catalogs.{name}.uri"
     if catalog.type == "glue":
-        return []  # The check of the buckets has tested the keys for AWS.
+        return []  # The check of the buckets tests the keys for AWS.
     if (file := catalog.sqlite_file) is not None:
-        # A run creates the folder of a warehouse on this machine, and ``_places`` has a check of it.
+        # If the warehouse is a folder of this machine, a run creates it, and ``_places`` checks it.
         is_made = catalog.folder is not None and file.parent == catalog.folder and not file.parent.exists()
         return [] if is_made else [checked(key, partial(_sqlite, file))]
     return [checked(key, partial(catalogs.ask_rest_catalog if catalog.type == "rest" else _server, catalog))]
@@ -363,13 +363,13 @@ def _sqlite(path: Path) -> None:
 
 
 def _server(catalog: Catalog) -> None:
-    """Raise an error unless a database or metastore server listens; for PostgreSQL, also unless a login succeeds."""
+    """Raise an error unless a database or metastore server listens and, for PostgreSQL, a login succeeds."""
     if catalog.uri.startswith(catalogs.POSTGRESQL) and catalogs.can_log_in():
         # If only Java can read the TLS settings, the check sends no password: it only connects to the port.
         with suppress(JavaOnly):
             catalogs.log_in(catalog, timeout=TIMEOUT_SECONDS)
             return
-    # Hive allows several metastores, separated by commas: one of them has to answer.
+    # Hive allows several metastores, separated by commas; it is enough if one of them answers.
     addresses = catalog.uri.removeprefix("jdbc:").split(",")
     for number, parts in enumerate(map(urlsplit, addresses), start=1):
         port = parts.port or {"postgresql": 5432, "mysql": 3306, "mariadb": 3306, "thrift": 9083}.get(parts.scheme)
@@ -387,15 +387,15 @@ def _server(catalog: Catalog) -> None:
 
 
 def _table_problems(config: PipelineConfig, connections: Connections) -> Iterator[Problem]:
-    """Find tables whose metadata is lost, and tables that hold something other than the feed's rows or dead letters.
+    """Find tables whose metadata is lost, and tables with other contents than the feed's rows or dead letters.
 
-    If a table cannot be opened for another reason, other checks or the start of the run report the reason.
+    If a table cannot be opened for another reason, other checks or the start of the run report that reason.
     """
     from lakefeed.clients.iceberg.reader import open_table
 
     for key, table, require in _tables(config):
         catalog = connections.catalogs.get(catalog_of(table))
-        # A check must change nothing, and opening a SQLite catalog would create its file.
+        # Do not open a missing SQLite catalog: that would create its file, and a check must not change anything.
         if catalog is None or (catalog.sqlite_file is not None and not catalog.sqlite_file.exists()):
             continue
         try:
@@ -423,7 +423,7 @@ def _tables(config: PipelineConfig) -> Iterator[tuple[str, str, Callable[[str, l
 
 
 def with_metadata(columns: StructType, config: PipelineConfig) -> StructType:
-    """Return the columns of rows without a transform: those of the values, of the metadata, and of deletes."""
+    """Return the columns of rows without a transform: the values' columns, and those for metadata and for deletes."""
     from lakefeed.records.decode.changes import row_type
     from lakefeed.records.decode.verdict import metadata_column
     from lakefeed.records.schema.fit import spark_types

@@ -20,7 +20,7 @@ from lakefeed.plugins import load_route
 
 @dataclass(frozen=True)
 class PartitionResult:
-    """A partition's committed offsets, and the offsets in its topic; None if the topic was deleted or recreated."""
+    """A partition's committed offsets, and the topic's offsets, which are None if it was deleted or recreated."""
 
     topic: str
     partition: int
@@ -41,14 +41,15 @@ class Verification(ReadableResult):
 
     Attributes:
         whole: whether the table still has all commits of the feed; otherwise older snapshots have expired.
-        rows: the feed's rows in the table, without rows that a rewind or a later batch has deleted; ``rows_before`` of
-            them are older than the oldest remaining snapshot.
+        rows: the number of the feed's rows in the table, without rows that a rewind or a later batch has deleted;
+            ``rows_before`` of them are older than the oldest remaining snapshot.
         offsets_again: the number of offsets that the feed read again after a rewind; ``offsets`` counts them twice.
         backfills: the number of backfill commits; the other numbers include their records and rows.
         replayed: the number of rows that replays of dead letters have written.
         upserts: the outcome of all changes; None if the sink appends rows.
-        files: the number of files, manifests included, that the store has with their right size.
-        tables: with a table for each value of a field: the number of rows that the commits of each table have added.
+        files: the number of files, including manifests, that the store has with the right size.
+        tables: for a feed with a table for each value of a field, the number of rows that its commits have added to
+            each table.
     """
 
     feed: str
@@ -82,7 +83,7 @@ class Verification(ReadableResult):
 
     @property
     def figures(self) -> dict[str, str]:
-        """The figures for a notebook, faults first."""
+        """The figures that a notebook shows, faults first."""
         faults = {f"fault {number}": finding.what for number, finding in enumerate(self.faults[:10], 1)}
         return {
             **faults,
@@ -96,7 +97,7 @@ class Verification(ReadableResult):
 
     @property
     def faults(self) -> tuple[Finding, ...]:
-        """Findings that disprove exactly-once."""
+        """The findings that disprove exactly-once."""
         return tuple(finding for finding in self.findings if finding.fault)
 
     @property
@@ -109,7 +110,7 @@ class Verification(ReadableResult):
 
 
 def verify_feed(config: PipelineConfig, *, connections: Connections, deep: bool = False) -> Verification:
-    """Compare a feed's commits, its dead letters and the broker's offsets with each other; the feed may run meanwhile.
+    """Compare a feed's commits, its dead letters and the broker's offsets with each other, even while the feed runs.
 
     Reads metadata and the positions of the dead letters, and counts records again on the broker if a range has fewer
     records than offsets. With ``deep``, also reads topic, partition and offset of all rows.
@@ -155,7 +156,7 @@ def _partition_results(evidence: Evidence) -> Iterator[PartitionResult]:
     last = spans(evidence.commits[-1:])
     in_topics = partitions_of(evidence.same_topics)
     for key, (start, end) in sorted(spans(evidence.landed).items()):
-        # After a rewind, the feed's position, not the highest committed offset, is the end.
+        # After a rewind, use the feed's position, which is below the highest committed offset.
         _, end = last.get(key, (start, end))
         offsets = (in_topics[key].start_offset, in_topics[key].end_offset) if key in in_topics else (None, None)
         yield PartitionResult(*key, start, end, *offsets)

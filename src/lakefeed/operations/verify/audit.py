@@ -1,4 +1,4 @@
-"""Compare a feed's commits with each other and with the broker's answers; nothing is read here."""
+"""Compare a feed's commits with each other and with the broker's answers, which ``evidence`` has read."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def findings(evidence: Evidence) -> list[Finding]:
 
 
 def _files(evidence: Evidence) -> Iterator[Finding]:
-    """Find files that the table's newest snapshot names and the store lacks."""
+    """Find files of the table's newest snapshot that are missing in the store."""
     for file in evidence.files.lost:
         what = f"the {file.what} {file.path}: {file.why}; the table cannot be read"
         hint = (
@@ -51,7 +51,7 @@ def _files(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _continuity(commits: tuple[Commit, ...]) -> Iterator[Finding]:
-    """Find commits that neither begin where the partition's last commit ended nor move the feed."""
+    """Find commits that do not begin where the partition's last commit ended, although they do not move the feed."""
     ends: dict[Partition, int] = {}
     ids: dict[str, str] = {}
     for number, commit in enumerate(commits):
@@ -91,7 +91,7 @@ def _continuity(commits: tuple[Commit, ...]) -> Iterator[Finding]:
 
 
 def _moved(commit: Commit, ends: dict[Partition, int]) -> Iterator[Finding]:
-    """Note the offsets that a move skips or reads again; set ``ends`` to the move's target if the move starts there."""
+    """Report offsets that a move skips or reads again; if it begins at ``ends``, set ``ends`` to its target."""
     assert commit.move is not None
     ids, left = commit.ranges.topic_ids, commit.left_ids
     notes: list[tuple[str, str | Partition | OffsetRange]] = []
@@ -116,12 +116,12 @@ def _moved(commit: Commit, ends: dict[Partition, int]) -> Iterator[Finding]:
 
 
 def _with_snapshot(finding: Finding, what: str) -> Finding:
-    """Make a finding name its snapshot instead of a batch: a move or takeover has a batch's number but is no batch."""
+    """Return a finding that names its snapshot instead of a batch, because a move or takeover is no batch."""
     return replace(finding, what=f"snapshot {finding.snapshot_id}: {what}")
 
 
 def _adopted(evidence: Evidence) -> Iterator[Finding]:
-    """Note that verify does not check the rows from before a takeover, which another tool wrote."""
+    """Report that verify does not check rows that another tool wrote before a takeover."""
     for commit in evidence.commits:
         if commit.adopted is not None:
             begins = ", ".join(f"{span.topic}-{span.partition} at {span.end}" for span in commit.ranges.ranges)
@@ -178,7 +178,7 @@ def _backfills(evidence: Evidence) -> Iterator[Finding]:
     for landed in evidence.line:
         for topic, topic_id in landed.ranges.topic_ids.items():
             if ids.setdefault(topic, topic_id) != topic_id:
-                # The topic was recreated, so the same offsets mean other records now.
+                # The topic was recreated, so the same offsets are those of other records now.
                 ids[topic] = topic_id
                 by_feed = [span for span in by_feed if span.topic != topic]
                 by_backfills = [span for span in by_backfills if span.topic != topic]
@@ -199,7 +199,7 @@ def _backfills(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _fences(commits: Sequence[Commit | Backfill], taken_last: str | None) -> Iterator[Finding]:
-    """Find commits of a driver that had been replaced."""
+    """Find commits that a driver made after another driver had replaced it."""
     highest = 0
     for commit in commits:
         fence = _number(commit.fence)
@@ -219,7 +219,7 @@ def _number(fence: str | None) -> int | None:
 
 
 def _records(evidence: Evidence) -> Iterator[Finding]:
-    """Find offsets that are not counted as records although the broker does not report them as empty."""
+    """Find offsets that a commit does not count as records, although the broker has records there."""
     uncounted: dict[Partition, int] = defaultdict(int)
     for commit in evidence.landed:
         known = {span.key for span in commit.ranges.ranges}
@@ -247,14 +247,14 @@ def _records(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _left_out(evidence: Evidence) -> Iterator[Finding]:
-    """Note records with JSON fields that have no column: their rows are incomplete."""
+    """Report records with JSON fields that have no column, because their rows are incomplete."""
     if rows := sum(total(commit.counts).left_out for commit in (*evidence.landed, *evidence.replays)):
         what = f"{counted(rows, 'row')}: their records have JSON fields that have no column"
         yield Finding.of("left-out", what, fault=False)
 
 
 def _rows(evidence: Evidence) -> Iterator[Finding]:
-    """Find commits whose snapshot added more or fewer rows than the commit counts; skip this check with a transform."""
+    """Find commits whose snapshot added more or fewer rows than the commit counts. Skipped for a transform."""
     if evidence.transformed:
         what = "the pipeline's transform decides the number of rows: rows are not compared with counts"
         yield Finding.of("transform", what, fault=False)
@@ -268,7 +268,7 @@ def _rows(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _recorded(evidence: Evidence) -> Iterator[Finding]:
-    """Compare the feed's position in the table's properties, which never expire, with its newest commit."""
+    """Compare the feed's position in the table's properties, which do not expire, with the feed's newest commit."""
     if not evidence.recorded_known:
         what = "the table was rolled back to before the feed's commits; the feed's position is unknown"
         yield Finding.of("position", what)

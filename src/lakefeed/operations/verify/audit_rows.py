@@ -1,4 +1,4 @@
-"""Compare the counts in a feed's commits with its dead letters, rows and keys; nothing is read here."""
+"""Compare the counts in a feed's commits with its dead letters, rows and keys, which ``evidence`` has read."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ MOST_POSITIONS_SHOWN = 5
 
 @dataclass(frozen=True, kw_only=True)
 class CommitOutcome:
-    """The part of a commit's records that later moves of the feed have not undone.
+    """The records of a commit that remain after later moves of the feed.
 
     Attributes:
         limits: by partition, the lowest offset to which later moves have rewound the partition.
-        left: topics that the feed has left, or whose name now belongs to another topic.
+        left: topics that the feed no longer reads, or that were recreated.
     """
 
     commit: Commit | Backfill
@@ -30,7 +30,7 @@ class CommitOutcome:
     left: frozenset[str] = frozenset()
 
     def counts(self) -> dict[Partition, tuple[Counts, Counts]]:
-        """Return the least and greatest counts of records that remain; they differ if part of a range was rewound."""
+        """Return the least and greatest possible counts of remaining records: part of a range may be rewound."""
         found = {}
         for span in self.commit.ranges.ranges:
             partition = span.key
@@ -56,7 +56,7 @@ class CommitOutcome:
 
 
 def outcomes_since(commits: Sequence[Commit | Backfill]) -> list[CommitOutcome]:
-    """Return each commit's outcome after all later moves, in the order of the commits."""
+    """Return the ``CommitOutcome`` of each commit after all later moves, in the order of the commits."""
     found = []
     limits: dict[Partition, int] = {}
     left: frozenset[str] = frozenset()
@@ -69,7 +69,7 @@ def outcomes_since(commits: Sequence[Commit | Backfill]) -> list[CommitOutcome]:
 
 
 def _counts_left(evidence: Evidence) -> tuple[dict[Partition, Counts], dict[Partition, Counts], set[Partition]]:
-    """Return the partitions' least and greatest counts of records that remain, and the rewound partitions."""
+    """Return by partition the least and greatest counts of remaining records, and the partitions that were rewound."""
     least: dict[Partition, Counts] = defaultdict(Counts)
     most: dict[Partition, Counts] = defaultdict(Counts)
     rewound: set[Partition] = set()
@@ -82,10 +82,10 @@ def _counts_left(evidence: Evidence) -> tuple[dict[Partition, Counts], dict[Part
 
 
 def renamed_topics(commits: tuple[Commit, ...]) -> set[str]:
-    """Return names that several topics have had: rows of these topics cannot be distinguished by name and offset."""
+    """Return the names that several topics have had: their rows cannot be distinguished by name and offset."""
     ids: dict[str, set[str]] = defaultdict(set)
     for commit in commits:
-        # Topics that the feed left count, too, because the commits with their ranges may have expired.
+        # Include topics that the feed has left, because the commits with their ranges may have expired.
         for topic, topic_id in (*commit.ranges.topic_ids.items(), *commit.left_ids.items()):
             ids[topic].add(topic_id)
     return {topic for topic, known in ids.items() if len(known) > 1}
@@ -121,10 +121,10 @@ def _written(evidence: Evidence, letters: Letters) -> Iterator[Finding]:
             if not outcome.is_rewound:
                 yield from _fewer(commit, _written_of(commit, letters), letters, pending)
         elif outcome.is_rewound and commit.move is None:
-            # The letters of a rewound commit may be deleted already, or soon.
+            # Dead letters of a rewound commit are deleted, now or at the next start.
             rewound.add(commit.ranges.ranges)
         else:
-            # After a rewind, two commits may have the same ranges: each takes the oldest count that is left.
+            # After a rewind, two commits may have the same ranges: give each commit the oldest count that remains.
             queue = written.get(commit.ranges.ranges, [])
             count = queue.pop(0) if total(commit.counts).dead_letters and queue else None
             pending = "the next start of the feed writes them" if commit is evidence.commits[-1] else None
@@ -137,9 +137,9 @@ def _written(evidence: Evidence, letters: Letters) -> Iterator[Finding]:
 
 
 def _fewer(commit: Commit | Backfill, written: int | None, letters: Letters, pending: str | None) -> Iterator[Finding]:
-    """Yield a finding if a commit counts another number of letters than were ``written``.
+    """Yield a finding if the number of letters that a commit counts differs from ``written``.
 
-    ``pending`` says who will still write them; None if no one will.
+    ``pending`` says what will still write missing letters; None if nothing will.
     """
     counted = total(commit.counts).dead_letters
     if not counted or written == counted or (written is None and not letters.whole):
@@ -169,17 +169,17 @@ def _present(evidence: Evidence, letters: Letters) -> Iterator[Finding]:
     offsets = Offsets(covered(evidence.landed))
     landed = {replay.replay_id for replay in evidence.replays}
     for letter in sorted(letters.letters):
-        # Skip letters of batches that are not in the evidence, and landed letters, which the next replay deletes.
+        # Skip letters of batches that are not in the evidence, and replayed letters that the next replay deletes.
         if offsets.has(letter.topic, letter.partition, letter.offset) and letter.replay_id not in landed:
             present[letter.topic, letter.partition].append(letter.offset)
-    # Skip names of recreated topics, since some of their letters belong to an earlier topic of the same name.
+    # Skip topics that were recreated, since some letters may belong to the earlier topic of the same name.
     names, pending = renamed_topics(evidence.commits), _pending(evidence, letters)
     for key in sorted(key for key in most.keys() | present.keys() if key[0] not in names):
         name, here, counted = f"{key[0]}-{key[1]}", present[key], most[key].dead_letters - pending[key]
         if twice := sorted({offset for offset, following in pairwise(here) if offset == following}):
             what = f"{name}: several dead letters have {_listed(twice)}"
             yield Finding.of("letters-twice", what, OffsetRange(*key, twice[0], twice[-1] + 1))
-        # Letters may have been replayed before their records were rewound.
+        # A letter may have been replayed before a rewind past its record.
         again = replayed[key]
         surplus = len(here) + (0 if key in uncertain else again) > counted
         gone = least[key].dead_letters - pending[key] - len(here) - again
@@ -195,7 +195,7 @@ def _present(evidence: Evidence, letters: Letters) -> Iterator[Finding]:
 
 
 def _pending(evidence: Evidence, letters: Letters) -> dict[Partition, int]:
-    """Return, by partition, how many dead letters of the newest commits are still to be written."""
+    """Return, by partition, how many dead letters of the newest commits were not written yet."""
     pending: dict[Partition, int] = defaultdict(int)
     newest: tuple[Commit | Backfill, ...] = (*evidence.commits[-1:], *evidence.backfills[-1:])
     for commit in newest if letters.whole else ():
@@ -206,13 +206,13 @@ def _pending(evidence: Evidence, letters: Letters) -> dict[Partition, int]:
 
 
 def row_findings(evidence: Evidence) -> Iterator[Finding]:
-    """Find rows that are repeated, missing, or of no commit, by the offsets in the rows' metadata columns."""
+    """Find repeated rows, missing rows, and rows of no commit, by the offsets in the rows' metadata columns."""
     if (coverage := evidence.row_coverage) is None:
         return
     required = _required_rows(evidence)
     names = renamed_topics(evidence.commits)
     is_adopted = any(commit.adopted for commit in evidence.commits)
-    # If a rewind kept rows, several rows of an offset are intended. The rewind's commit may have expired.
+    # If a rewind has kept rows, an offset may have several rows. The rewind's commit may have expired.
     kept_twice = set(evidence.rows_kept).union(*(commit.rewound for commit in kept_moves(evidence.commits)))
     for key in sorted(coverage.keys() | required.keys()):
         rows, name = coverage.get(key, RowCoverage()), f"{key[0]}-{key[1]}"
@@ -253,7 +253,7 @@ def _required_rows(evidence: Evidence) -> dict[Partition, int]:
     """Return the number of offsets that must have a row, by partition."""
     least, _, uncertain = _counts_left(evidence)
     required = defaultdict(int, {key: counts.rows for key, counts in least.items()})
-    # A replayed letter may be older than the oldest remaining commit, or rewound: then its row is not required.
+    # A replayed letter's row is not required if it is older than the oldest remaining commit, or was rewound.
     for replay in evidence.replays if evidence.history_complete else ():
         for key, counts in replay.counts.items():
             required[key] += 0 if key in uncertain else counts.rows
@@ -267,7 +267,7 @@ def _listed(offsets: list[int]) -> str:
 
 
 def upsert_findings(evidence: Evidence) -> Iterator[Finding]:
-    """Find unaccounted changes, repeated keys, and a number of rows that differs from the commits' counts."""
+    """Find changes that no count includes, repeated keys, and a number of rows that the commits do not add up to."""
     if evidence.keyed is not None:
         yield from _changes(evidence, evidence.keyed)
         yield from _keys(evidence, evidence.keyed)
@@ -297,7 +297,7 @@ def _changes(evidence: Evidence, keyed: Keyed) -> Iterator[Finding]:
                 f"changed {upserts.updated:,} and deleted {upserts.deleted:,} rows"
             )
             yield Finding.of("merged", what, commit=commit)
-        # Without marks for deletes, a delete of a missing row changes nothing and is no void change.
+        # If deletes are not marked, the delete of a missing row changes nothing and is not counted as void.
         void += upserts.void if keyed.marks else max(0, upserts.void - (upserts.deletes - upserts.deleted))
     if void:
         what = f"{void:,} changes were older than the row of their key: they came late, or again after a rewind"

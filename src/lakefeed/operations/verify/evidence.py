@@ -59,7 +59,7 @@ class FileCheck:
 
 
 def check_files(table: Table, feed: str | None = None) -> FileCheck:
-    """Read the manifests of the branch that a feed lands in, and check their files with HEAD requests."""
+    """Read the manifests of the feed's branch, and check the files in them with HEAD requests."""
     head = head_of(table, feed)
     if head is None:
         return FileCheck()
@@ -100,7 +100,7 @@ def _lost(io: FileIO, files: list[tuple[str, tuple[str, int]]]) -> Iterator[Lost
 
 
 def _reason(error: Exception) -> str:
-    """Describe the damage of a file that cannot be read; raise the error instead if the store is at fault."""
+    """Return what is wrong with a file that cannot be read; if the store is the cause, raise the error."""
     if isinstance(error, FileNotFoundError):
         return "it is gone"
     if isinstance(error, OSError):
@@ -132,7 +132,7 @@ class Finding:
         commit: Commit | Backfill | ReplayCommit | None = None,
         fault: bool = True,
     ) -> Finding:
-        """Return a finding about a topic, a partition or offsets; its text begins with the title of ``commit``."""
+        """Return a finding about a topic, a partition or offsets; its text begins with the commit's title."""
         finding = cls(kind=kind, what=what, fault=fault)
         if commit is not None:
             what = f"{commit.title}: {what}"
@@ -164,7 +164,7 @@ class Keyed:
 
     Attributes:
         marks: whether the table marks rows as deleted instead of deleting them.
-        grown: the number of rows that the commits have inserted, less the number that they have deleted.
+        grown: the number of rows that the commits have inserted, minus the number that they have deleted.
         rows: the table's number of rows; None if they were not counted.
         repeated: the first keys with several rows, and their number of rows.
     """
@@ -186,15 +186,15 @@ class Evidence:
         older_rows: the number of rows that the table had before its oldest remaining snapshot.
         recorded: the feed's position in the table's properties, if they have one.
         recorded_known: false if a rollback has made that position unknown.
-        rows_kept: the offsets that the feed has read again after rewinds that kept the rows, by ``recorded``.
+        rows_kept: the offsets that the feed has read again after rewinds that kept the rows, as ``recorded`` has them.
         foreign_commits: commits that belong to no feed.
         broker_record_counts: the broker's counts for ranges with fewer records than offsets; None if the broker lacks
             some of the offsets.
         transformed: whether a transform decides the number of rows.
         row_coverage: by partition, a summary of the offsets in the rows; None if the rows were not read.
-        keyed: None if the sink appends rows.
+        keyed: the evidence about keys; None if the sink appends rows.
         files: the files of the table, of its history and of the dead letters.
-        tables: the number of rows in each table of a feed that has several; ``of_tables`` are the findings about them.
+        tables: by table, the number of rows, for a feed with several tables; ``of_tables`` are the findings about them.
     """
 
     commits: tuple[Commit, ...]
@@ -221,20 +221,20 @@ class Evidence:
 
     @property
     def landed(self) -> tuple[Commit | Backfill, ...]:
-        """The commits of the feed, followed by the commits of backfills."""
+        """The feed's own commits, followed by those of its backfills."""
         return (*self.commits, *self.backfills)
 
     @property
     def line(self) -> tuple[Commit | Backfill, ...]:
         """The commits of the feed and of backfills in the order in which the table received them."""
         numbered: list[tuple[float, Commit | Backfill]] = list(enumerate(self.commits))
-        # A backfill comes between the last commit before it and the next commit.
+        # Put a backfill after the ``after`` commits that came before it.
         numbered += [(backfill.after - 0.5, backfill) for backfill in self.backfills]
         return tuple(commit for _, commit in sorted(numbered, key=lambda pair: pair[0]))
 
     @property
     def topic_ids(self) -> Mapping[str, str]:
-        """The topics' ids in the newest commit: the broker's answers count only for topics with these ids."""
+        """The topics' ids in the newest commit; the broker's answers about topics with other ids are ignored."""
         newest = (self.commits or self.backfills)[-1:]
         return newest[0].ranges.topic_ids if newest else {}
 
@@ -247,7 +247,7 @@ class Evidence:
 
 def collect_evidence(config: PipelineConfig, connections: Connections, *, deep: bool) -> Evidence:
     """Read the evidence about a feed whose sink has a ledger; with ``deep`` also the offsets of all rows."""
-    # A source of another package may leave gaps between offsets, so ranges do not show the number of records.
+    # A package's source may leave gaps between offsets, so the ranges do not show the number of records.
     source = None if config.source.installed is not None else config.kafka
     name = config.sink.chosen.snapshot_table
     if name is None:
@@ -260,12 +260,12 @@ def collect_evidence(config: PipelineConfig, connections: Connections, *, deep: 
             return _with_sources(found, config, source, connections, stored.rows if deep else None)
     table = open_table(name, connections=connections)
     files = check_files(table, config.name)
-    # If a file is lost, the rows cannot be read.
+    # Rows cannot be read if a file is lost.
     deep = deep and not files.lost
     line, whole = ancestors(table, config.name)
     recorded = table.properties.get(f"{POSITION}.{config.name}")
     position = Position.from_json(recorded) if recorded is not None else None
-    # The commits of rewinds that kept rows may have expired; then only the position explains repeated offsets.
+    # If the commits of rewinds that kept rows have expired, only the position explains repeated offsets.
     kept = position.kept.intervals if position is not None else {}
     evidence = Evidence(
         commits=tuple(commits_of(line, config.name)),
@@ -310,7 +310,7 @@ def _with_sources(
     connections: Connections,
     rows: StoredRows | None,
 ) -> Evidence:
-    """Add dead letters, topics and rows. Read after the commits, they include all that the commits have written."""
+    """Add dead letters, topics and rows; as they are read after the commits, all that the commits wrote is there."""
     evidence = replace(evidence, transformed=config.transform is not None)
     if (letters := config.dead_letters) is not None:
         stored, files = (
@@ -338,7 +338,7 @@ def _read_letters(name: str, feed: str, connections: Connections) -> tuple[Lette
     if (files := check_files(table)).lost:
         return None, files
     line, whole = ancestors(table)
-    equal: Any = EqualTo  # The constructor of EqualTo comes from a plugin that mypy does not load.
+    equal: Any = EqualTo  # mypy does not load the plugin that knows EqualTo's constructor.
     columns = ("topic", "partition", "offset", "replay")
     rows = table.scan(row_filter=equal("feed", feed), selected_fields=columns).to_arrow().to_pylist()
     letters = tuple(Letter(*(row[column] for column in columns)) for row in rows)
@@ -347,7 +347,7 @@ def _read_letters(name: str, feed: str, connections: Connections) -> tuple[Lette
 
 
 def _record_counts(source: KafkaSource, evidence: Evidence) -> Mapping[OffsetRange, int | None]:
-    """Return the broker's counts for ranges with fewer records than offsets, unless the topic was recreated."""
+    """Return the broker's counts for ranges with fewer records than offsets; recreated topics are left out."""
     ids, topics = evidence.topic_ids, evidence.same_topics
     unknown = [
         span
@@ -383,12 +383,12 @@ def spans(commits: Sequence[Commit | Backfill]) -> dict[Partition, tuple[int, in
 def begins(
     commits: Sequence[Commit], kept: Mapping[Partition, Sequence[tuple[int, int]]] | None = None
 ) -> dict[Partition, int]:
-    """Return, by partition, the offset below which rows may come from expired commits.
+    """Return, by partition, the offset below which expired commits may have written the rows.
 
     ``kept`` has the offsets that the feed has read again after rewinds that kept the rows.
     """
     found = {partition: start for partition, (start, _) in spans(commits).items()}
-    # A rewind that keeps rows keeps the rows between its target and the offset from which it moved the feed.
+    # A rewind with --keep-rows leaves the rows between its target and the offset from which it moved the feed.
     ends = [(partition, end) for commit in kept_moves(commits) for partition, (_, end) in commit.rewound.items()]
     ends += [(partition, end) for partition, intervals in (kept or {}).items() for _, end in intervals]
     for partition, end in ends:
@@ -402,12 +402,12 @@ def kept_moves(commits: Sequence[Commit]) -> Iterator[Commit]:
 
 
 def covered(commits: Sequence[Commit | Backfill]) -> list[OffsetRange]:
-    """Return the offsets of the commits as ranges that neither touch nor overlap."""
+    """Return the offsets of the commits as ranges that neither adjoin nor overlap."""
     return union(span for commit in commits for span in without_batches(commit.ranges).ranges)
 
 
 def sparse(commits: Sequence[Commit | Backfill]) -> list[OffsetRange]:
-    """Return the ranges with fewer records than offsets, whose counts only the broker can confirm."""
+    """Return the ranges with fewer records than offsets, which only the broker can confirm."""
     return [
         span
         for commit in commits
@@ -427,7 +427,7 @@ class LostFile:
 
     Attributes:
         what: ``manifest list``, ``manifest``, ``data file`` or ``delete file``.
-        why: the damage, as a sentence.
+        why: what is wrong with the file, as a sentence.
     """
 
     what: str

@@ -1,4 +1,4 @@
-"""Compare the offsets in a table's rows, which are in its metadata columns, with the offsets of its ledger."""
+"""Compare the offsets in the metadata columns of a table's rows with the offsets in the table's ledger."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ QUALIFY row_number() OVER (PARTITION BY topic, part ORDER BY position) <= ?
 ORDER BY ALL
 """
 # A mark is an offset with a row or a dead letter, the offset before a span, or the offset after a span (an end mark,
-# ends = 1). Offsets between two marks are absent, unless the first mark is an end mark: then the offsets are in no
-# span. If one offset is a span's end mark and the next span's first mark, the end mark sorts first.
+# ends = 1). The offsets between two marks are absent, unless the first is an end mark: then they are in no span. If an
+# offset is both the end mark of a span and the first mark of the next span, the end mark sorts first.
 _ABSENT = """
 WITH marks AS (
   SELECT topic, part, position, 0 AS ends FROM placed WHERE covered
@@ -80,8 +80,8 @@ class RowCoverage:
     Attributes:
         rows: the number of rows with offsets of the ledger.
         offsets: the number of different offsets of these rows.
-        before: the number of rows from before the oldest remaining commit.
-        outside: the number of rows with offsets of no commit.
+        before: the number of rows that are older than the oldest remaining commit.
+        outside: the number of rows whose offsets are in no commit.
         repeated: the first offsets with several rows, and their number of rows.
         absent: the first offset ranges with neither row nor dead letter.
     """
@@ -96,7 +96,7 @@ class RowCoverage:
 
 @dataclass(frozen=True)
 class IcebergRows:
-    """The rows of an Iceberg table; with ``feed`` those of the branch that the feed lands in, ``until`` a snapshot."""
+    """The rows of an Iceberg table, at the snapshot ``until``; with ``feed``, the rows in the feed's branch."""
 
     table: Table
     feed: str | None = None
@@ -123,14 +123,14 @@ def scan_row_offsets(
     begins: Mapping[Partition, int],
     letters: Iterable[Letter],
 ) -> dict[Partition, RowCoverage]:
-    """Compare the offsets in the rows with the offsets of the ledger; read three columns, and spill to disk.
+    """Compare the offsets in the rows with those in the ledger; reads only three columns, and can spill to disk.
 
     Args:
         stored: the table as it was when its ledger was read.
-        spans: the offsets of the ledger, in ranges that neither touch nor overlap.
+        spans: the offsets of the ledger, in ranges that neither adjoin nor overlap.
         topics: the topics of the ledger; rows of other topics are ignored.
         begins: by partition, the offset below which a row outside the spans may come from an expired commit.
-        letters: the dead letters, whose offsets have no rows.
+        letters: the dead letters, because their offsets have no rows.
     """
     with database() as connection:
         load_positions(connection, stored, sorted(topics))
@@ -152,7 +152,7 @@ def scan_row_offsets(
 
 
 def count_keyed_rows(rows: IcebergRows, keys: Sequence[str]) -> tuple[int, tuple[tuple[str, int], ...]]:
-    """Return a table's number of rows, and the first keys with several rows; read only the key columns."""
+    """Return a table's number of rows, and the first keys with several rows; reads only the key columns."""
     names = {name.lower(): name for name in rows.columns}
     columns = [names[key.lower()] for key in keys]
     listed = ", ".join('"' + column.replace('"', '""') + '"' for column in columns)
@@ -203,7 +203,7 @@ def load_positions(connection: Any, stored: StoredRows, topics: list[str]) -> No
 
 
 def load(connection: Any, name: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
-    """Create a table with topic, partition and these columns of numbers, and fill it."""
+    """Create a DuckDB table with topic, partition and these columns of numbers, and fill it with ``rows``."""
     named = ", ".join(f"{column} BIGINT" for column in columns)
     connection.execute(f"CREATE TABLE {name} (topic VARCHAR, part INTEGER, {named})")
     if rows:
