@@ -1,4 +1,4 @@
-"""The tables, topics and paths that a pipeline names, and logins that cross a network."""
+"""The tables, topics and paths that a pipeline names, and the logins that are sent over a network."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Place:
     servers: frozenset[str] = field(default=frozenset(), kw_only=True)
 
     def mixes_with(self, other: Place) -> bool:
-        """Return whether rows of two places would mix; dead letters of feeds with different names may share a place."""
+        """Return whether rows of two places would mix. Dead letters of feeds with different names may share a place."""
         if (self.kind, self.name) != (other.kind, other.name):
             return False
         is_one_server = self.servers == other.servers or bool(self.servers & other.servers)
@@ -42,12 +42,12 @@ class Place:
 
 @dataclass(frozen=True)
 class PlainTextLogin:
-    """A login that crosses a network without TLS, or may do so.
+    """A login that is or may be sent over a network without TLS.
 
     Attributes:
         key: the setting with the address, such as ``sink.jdbc.url``; only ``url`` in a sink's ``plain_text_logins``.
         address: the address of the server that receives the login.
-        why: the reason, as it continues a sentence that begins "the login".
+        why: the end of a sentence that begins "the login" and says why.
         hint: what to do next.
     """
 
@@ -68,7 +68,7 @@ def is_loopback(host: str | None) -> bool:
 
 
 def over_http(key: str, urls: Iterable[str]) -> Iterator[PlainTextLogin]:
-    """Yield a login for each address that begins with http:// and names another machine."""
+    """Yield a ``PlainTextLogin`` for each address that begins with http:// and names another machine."""
     for url in urls:
         parts = urlsplit(url)
         if parts.scheme == "http" and not is_loopback(parts.hostname):
@@ -77,7 +77,7 @@ def over_http(key: str, urls: Iterable[str]) -> Iterator[PlainTextLogin]:
 
 
 def without_required_tls(key: str, url: str, host: str | None, *, parameter: str) -> Iterator[PlainTextLogin]:
-    """Yield the login to a database on another machine whose URL lacks ``parameter``."""
+    """Yield a ``PlainTextLogin`` if the URL names a database on another machine and lacks ``parameter``."""
     if not is_loopback(host):
         why = "may go over the network as plain text, since the URL does not require TLS"
         yield PlainTextLogin(key, url, why, f"add the parameter {parameter}=verify-full to the URL")
@@ -89,14 +89,14 @@ def servers_of(brokers: str) -> frozenset[str]:
 
 
 def spell_path(path: str) -> str:
-    """Return a path in a normalized spelling, without repeated slashes, which S3A and file systems read as one."""
+    """Return a path in a normalized spelling, without repeated slashes: S3A and file systems read them as one."""
     scheme, _, rest = path.partition("://") if "://" in path else ("file", "", path.removeprefix("file:"))
     return f"{'s3a' if scheme == 's3' else scheme}://{'/'.join(part for part in rest.split('/') if part)}"
 
 
 FORMS = "s3a://bucket/path; or on this machine /path, file:///path"
 _STORE = re.compile(r"s3a?://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(.+)")
-# A path may not have these characters: Hadoop reads some of them as patterns, and in URLs the others have a meaning.
+# Characters that a path must not have: Hadoop reads some of them as wildcards, the rest have a meaning in URLs.
 _SIGNS = re.compile(r"[?#*{}\[\]\\%\x00-\x1f\x7f]")
 
 
@@ -108,13 +108,13 @@ def local_path(path: str) -> str:
     """Return a folder of this machine as ``file:///path``, without a slash at its end; ``~`` is the user's home."""
     rest = path.removeprefix("file:")
     if path.startswith("file:") and rest.startswith("//"):
-        # In file://host/path, only an empty host is this machine.
+        # A URL file://host/path names this machine only if the host is empty.
         rest = rest.removeprefix("//")
     if rest.startswith("~/"):
         try:
             rest = str(Path(rest).expanduser())
         except RuntimeError:
-            raise ValueError("this user has no home folder to replace '~' by") from None
+            raise ValueError("this user has no home folder, which '~' stands for") from None
     parts = [part for part in rest.split("/") if part not in ("", ".")]
     if not rest.startswith("/") or not parts:
         raise ValueError("a folder of this machine is written as /path or file:///path")

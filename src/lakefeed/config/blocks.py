@@ -56,13 +56,13 @@ class InstalledSource(Model):
     jar_groups: ClassVar[tuple[str, ...]] = ()
     """Groups of locked jars that a session needs to read the source."""
     failures: ClassVar[Mapping[str, LakefeedError]] = {}
-    """The errors that replace Spark's errors, by regular expressions for the texts of Spark's errors."""
+    """Errors to raise instead of Spark's, by the regular expression that Spark's text matches."""
     max_records_per_batch: int
     """Upper bound on the records of one micro-batch."""
 
     @property
     def topics(self) -> list[str]:
-        """The topic names of the records; subjects of schemas are derived from them."""
+        """The records' topic names, from which the subjects of their schemas are derived."""
         raise NotImplementedError
 
     @property
@@ -110,7 +110,7 @@ class Source(OneOfInstalled):
 
     @property
     def numbered(self) -> sources.KafkaSource | InstalledSource | None:
-        """The source if its records have a topic, a partition, an offset and undecoded bytes; else None."""
+        """The source if its records have a topic, a partition, an offset and bytes to decode; else None."""
         return self.kafka or self.installed
 
 
@@ -245,7 +245,7 @@ class Block(Model):
         return None
 
     def table(self, kind: Any) -> Any:
-        """Return the class of the feed's Iceberg table, or one in its place that adds to the feed's commits."""
+        """Return ``kind``, the class of the feed's Iceberg table, or a subclass that adds to the feed's commits."""
         return kind
 
 
@@ -343,11 +343,11 @@ class PipelineBlocks(Model):
 
     @property
     def sink_blocks(self) -> list[tuple[str, SinkChoice]]:
-        """All sinks with their places in the file; the feed's own sink is the first."""
+        """All sinks with their dotted paths in the file; the feed's own sink is the first."""
         return [("sink", self.sink), *((f"sinks.{name}", sink) for name, sink in self.sinks.items())]
 
     def iceberg_tables(self, *, beside: bool = False) -> tuple[str, ...]:
-        """Return the Iceberg tables of the feed's own sink and of its dead letters; with ``beside``, of all sinks."""
+        """Return the Iceberg tables of the feed's own sink and its dead letters; with ``beside``, also of ``sinks``."""
         blocks = self.sink_blocks if beside else self.sink_blocks[:1]
         letters = self.dead_letters.table if self.dead_letters is not None else None
         named = [*(table for _, sink in blocks for table in sink.chosen.snapshot_tables.values()), letters]
@@ -355,7 +355,7 @@ class PipelineBlocks(Model):
 
     @property
     def has_variants(self) -> bool:
-        """Return whether JSON of any form is written as variants, which only Iceberg's format version 3 has."""
+        """Return whether a column is a variant with JSON of any form; only Iceberg's format version 3 has variants."""
         return all(getattr(sink.chosen, "format_version", None) == 3 for _, sink in self.sink_blocks)
 
     @property
@@ -371,7 +371,7 @@ class PipelineBlocks(Model):
 
     @property
     def upserting(self) -> KeyedSink | None:
-        """The sink if records change its rows by key; None for appends, and if a query with state makes the rows."""
+        """The sink if records change its rows by key; None if rows are appended or made by a query with state."""
         return self.sink.chosen.keyed if self.output_mode == "append" else None
 
     @property
@@ -404,12 +404,12 @@ class PipelineBlocks(Model):
 
     @property
     def shares_its_session(self) -> bool:
-        """Return whether an added block starts jobs in the session, beside the batches."""
+        """Return whether a package's block starts Spark jobs in the feed's session, beside the batches."""
         return any(block.shares_the_session for block in self.added_blocks.values())
 
     @property
     def resumes_by_ledger(self) -> bool:
-        """Return whether the pipeline is a single feed without a checkpoint, which resumes from the sink's ledger."""
+        """Return whether the pipeline is a single feed that has no checkpoint and resumes from the sink's ledger."""
         return not self.checkpoint and not self.has_many_tables and self.sink.chosen.is_lasting
 
     @property

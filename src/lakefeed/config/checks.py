@@ -33,7 +33,7 @@ _MAX_FILE_BYTES = 10 << 20
 
 
 def missing_columns(config: PipelineBlocks, columns: Sequence[str] | None = None) -> Iterator[Problem]:
-    """Yield a problem for each setting that names a missing column; by default ``columns`` are those in the file."""
+    """Yield a problem for each setting that names a missing column; ``columns`` defaults to the declared ones."""
     decoded = decoded_columns(config) if columns is None else [*columns, *_added_columns(config)]
     if decoded is None:
         return
@@ -152,7 +152,7 @@ def _blocks(config: PipelineBlocks, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def named_functions(config: PipelineBlocks) -> Iterator[tuple[str, str]]:
-    """Yield the settings that name Python functions and classes, with these names."""
+    """Yield a pair for each Python function or class that the file names: the setting and the name."""
     for place, transform in _blocks(config, "transform"):
         for name, step in transform.steps.items():
             if step.python is not None:
@@ -182,7 +182,7 @@ def _function_problem(key: str, path: str, folder: Path, *, static: bool) -> Pro
         )
         return Problem(what=what, key=key, hint=hint, severity="warning")
     if file is None:
-        # Of an installed module, look up the package only, because its contents are not visible without an import.
+        # For an installed module, look up only the package: its contents are not visible without an import.
         package = module.partition(".")[0]
         try:
             if importlib.util.find_spec(package) is not None:
@@ -209,7 +209,7 @@ def _function_problem(key: str, path: str, folder: Path, *, static: bool) -> Pro
 
 
 def _defined_names(tree: ast.Module) -> tuple[set[str], bool]:
-    """Return the names that a module defines, and whether the list is certainly complete."""
+    """Return the names that a module defines, and whether these are certainly all of its names."""
     names: set[str] = set()
     certain = True
     todo: list[ast.AST] = list(tree.body)
@@ -226,7 +226,7 @@ def _defined_names(tree: ast.Module) -> tuple[set[str], bool]:
             case ast.Name(ctx=ast.Store()):
                 names.add(node.id)
             case ast.Name(id="exec" | "globals" | "setattr" | "vars"):
-                certain = False  # These calls can define any name.
+                certain = False  # These calls can define names that the source does not show.
         todo += ast.iter_child_nodes(node)
     return names, certain
 
@@ -270,7 +270,7 @@ def _plain_text_logins(config: PipelineBlocks, connections: Connections) -> Iter
 
 
 def missing_jars(config: PipelineBlocks) -> Iterator[Problem]:
-    """Yield a warning for each login that requires a jar that lakefeed does not have, if the file names no jars."""
+    """If the file names no jars, yield a warning for each login that requires a jar that lakefeed does not have."""
     sinks = ((f"{at}.{sink.kind}", sink.chosen) for at, sink in config.sink_blocks)
     blocks = [("source.kafka", config.source.kafka), *sinks]
     named = {"spark.jars", "spark.jars.packages", "spark.driver.extraClassPath"} & config.spark.keys()

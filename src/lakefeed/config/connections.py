@@ -202,7 +202,7 @@ class Registry(Model):
 
 _SQLITE = "jdbc:sqlite:"
 CATALOG_FILE = "catalog.db"
-# The prefixes of the uri by kind of catalog. Glue has no uri, only a region.
+# By kind of catalog, the prefixes that its uri may have. Glue has no uri, only a region.
 _URIS = {"jdbc": ("jdbc:",), "rest": ("http://", "https://"), "hive": ("thrift://",), "glue": ()}
 # The settings that belong to one kind of catalog only.
 _OF_KIND = {
@@ -234,8 +234,8 @@ class Catalog(Model):
     type: Literal["jdbc", "rest", "hive", "glue"] = "jdbc"
     """The kind of catalog: jdbc (SQLite, PostgreSQL), rest, hive (a Hive metastore) or glue."""
     uri: Annotated[str, checked(_refuse_login)] = ""
-    """jdbc:sqlite:/path/catalog.db, jdbc:postgresql://host/db, the REST URL or thrift://host:9083; none for Glue. With
-    a warehouse on this machine, the default is the SQLite file catalog.db in the warehouse."""
+    """jdbc:sqlite:/path/catalog.db, jdbc:postgresql://host/db, the REST URL or thrift://host:9083; no uri for Glue.
+    With a warehouse on this machine, the default is the SQLite file catalog.db in the warehouse."""
     warehouse: Annotated[str, AfterValidator(_warehouse)] | None = None
     """Where the tables are: s3://bucket/path, or /path on this machine. For rest, the server's name for the
     warehouse."""

@@ -33,7 +33,7 @@ UNAVAILABLE = "__debezium_unavailable_value"
 """Debezium's default of unavailable.value.placeholder."""
 UnknownField = Literal["ignore", "evolve", "dead_letter", "variant"]
 UNKNOWN_FIELDS = "unknown_fields"
-"""The column that has the remainder of a JSON record, with ``on_unknown_field: variant``."""
+"""The column for a JSON record's fields that have no column of their own, with ``on_unknown_field: variant``."""
 RecordMetadata = Literal["topic", "partition", "offset", "timestamp", "key", "headers", "sequence_number"]
 
 
@@ -116,7 +116,7 @@ class JsonDecode(Model):
 
     @property
     def is_whole(self) -> bool:
-        """Return whether a value becomes one column, because the file names no columns."""
+        """Return whether the whole value becomes one column, because the file names no columns."""
         return self.schema_ddl is None and self.schema_file is None and self.schema_ is None
 
 
@@ -190,12 +190,12 @@ class Encoded(OneOfInstalled):
 
     @property
     def declaring(self) -> JsonDecode | InstalledFormat | None:
-        """The settings of a format that may declare columns (``schema_ddl``, ``schema_file``); None for the others."""
+        """The format's settings if it can declare columns (``schema_ddl``, ``schema_file``); else None."""
         return self.json_ or self.installed
 
     @property
     def registered(self) -> AvroDecode | ProtobufDecode | JsonSchemaDecode | None:
-        """The settings of a format that can use a registry; None for the others."""
+        """The format's settings if it can use a registry; else None."""
         return self.avro or self.protobuf or self.json_schema
 
     @property
@@ -243,9 +243,9 @@ class Decode(Encoded):
     """The placeholder for a value that the database did not log: the connector's unavailable.value.placeholder. An
     upsert keeps the stored value instead. Default: __debezium_unavailable_value with an envelope, else none."""
     on_unavailable: Literal["set_null", "keep"] | None = None
-    """What becomes of the placeholder if there is no stored value, as in an append, a history or the row of a new key:
-    null (set_null) or the placeholder itself (keep). Default: set_null. An upsert of documents, which replaces whole
-    documents, treats the record as unreadable by default."""
+    """The value to write for the placeholder if there is no stored value, as in an append, a history or the row of a
+    new key. set_null: null. keep: the placeholder itself. Default: set_null. An upsert of documents, which replaces
+    whole documents, treats the record as unreadable by default."""
     metadata: list[RecordMetadata] = Field(default_factory=list)
     """The record's metadata that become columns: kafka_topic, kafka_partition, kafka_offset and so on. sequence_number
     is for Kinesis."""
@@ -259,8 +259,8 @@ class Decode(Encoded):
     on_unknown_field: UnknownField = "ignore"
     """For a JSON record with a field without a column. ignore: leave the field out, count the record and show the
     field's path. evolve: add a column, whose type a sample of the field's values shows; requires json: {schema:
-    sample}. dead_letter: the record becomes a dead letter with the path. variant: the column unknown_fields keeps the
-    outermost fields that lack a column at any depth. Default: ignore."""
+    sample}. dead_letter: the record becomes a dead letter with the path. variant: the column unknown_fields gets each
+    outermost field that has no column, or has an inner field without one. Default: ignore."""
 
     on_encrypted: Literal["keep", "dead_letter", "stop"] = "keep"
     """For a record whose registered schema has rules that encrypt fields, which lakefeed cannot decrypt. keep: land the
@@ -304,11 +304,11 @@ class Decode(Encoded):
 
 
 def _message_problems(file: Path, message: str | None) -> Iterator[ConfigProblem]:
-    """Yield a problem if a .proto file does not define the message; the file is searched, not compiled."""
+    """Yield a problem if a .proto file does not define the message; searches the text, without compiling it."""
     try:
         text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", file.read_text("utf-8"), flags=re.DOTALL)
     except (OSError, UnicodeDecodeError):
-        return  # The conversion of the pipeline file reports a missing file.
+        return  # A missing file is reported when the pipeline file's values are converted.
     names: dict[str, int] = {}
     depth = 0
     for found in re.finditer(r"[{}]|\bmessage\s+([A-Za-z_]\w*)\s*(?=\{)", text):

@@ -78,11 +78,11 @@ class TableExpectations(Model):
 
 
 class Publish(Model):
-    """When the feed publishes the branch to readers of the table, and the audit before."""
+    """When the feed publishes the branch to readers of the table, and the conditions that it checks before."""
 
     when: Annotated[str, checked(_require_when)] = EACH_BATCH
-    """'each batch'; a duration such as '10 minutes', for the first batch after this time and the end of the run; or
-    'command', for `lakefeed tables publish` only."""
+    """'each batch'. A duration such as '10 minutes': with the first batch after this time, and at the end of the run.
+    'command': only when `lakefeed tables publish` runs."""
     on_failure: Literal["stop", "continue"] = "stop"
     """What happens if the audit fails; the rows stay in the branch. stop: stop the feed. continue: write further
     batches to the branch."""
@@ -140,7 +140,7 @@ class IcebergSinkConfig(SinkConfig):
     """The table as catalog.namespace.table. If the name contains {topic}, each topic has its own table. With
     {column} or {header.name} in the last part, the value of this column or header names the table of each row."""
     routes: Routes = Field(default_factory=Routes)
-    """With {column} or {header.name} in the table's name: which values name a table, and what happens to the others."""
+    """With {column} or {header.name} in the table's name: which values name a table, and where other rows go."""
     partition_by: list[PartitionTransform] = Field(default_factory=list)
     """Partition transforms: column, years|months|days|hours(column), bucket(n, column), truncate(n, column)."""
     sort_by: list[SortColumn] = Field(default_factory=list)
@@ -165,15 +165,15 @@ class IcebergSinkConfig(SinkConfig):
     write: Literal["merge-on-read", "copy-on-write"] = "merge-on-read"
     """With upsert. merge-on-read: write changes to new files. copy-on-write: rewrite the files with changed rows."""
     key_index_mb: int | None = Field(None, ge=0, le=2**31 - 1)
-    """With upsert: MB of the driver's memory for an index of the keys, with which a batch reads none of the table's
-    files. With 0 each batch is a MERGE. Default: a quarter of the driver's memory, shared by all tables."""
+    """With upsert: MB of the driver's memory for an index of the keys. With the index, a batch reads none of the
+    table's files; with 0, each batch is a MERGE. Default: a quarter of the driver's memory, shared by all tables."""
     history: TableTemplate | None = None
     """With upsert: a second table, to which all changes are appended. Default: none."""
     branch: str | None = Field(None, pattern=f"^{Identifier}$")
     """The branch of the table that the feed writes to. Readers see its rows once it is published: `lakefeed docs
     write-audit-publish`."""
     publish: Publish | None = None
-    """With branch: when the feed publishes the branch, and the audit before. Default: only `lakefeed tables
+    """With branch: when the feed publishes the branch, and what it checks before. Default: only `lakefeed tables
     publish` publishes the branch, without an audit."""
 
     _names_made: frozenset[str] = PrivateAttr(frozenset())
@@ -272,7 +272,7 @@ class IcebergSinkConfig(SinkConfig):
 
     @property
     def stored_files(self) -> SinkFiles:
-        """The data files of a batch, whose commit also writes a manifest, the manifest list and the metadata file."""
+        """The files of a batch: its data files and, for the commit, a manifest, a manifest list and a metadata file."""
         merges, is_partitioned = self.mode == "upsert", bool(self.partition_by)
         return SinkFiles(
             merges=merges,
@@ -284,7 +284,7 @@ class IcebergSinkConfig(SinkConfig):
         )
 
     def with_names_made(self, names: Iterable[str]) -> IcebergSinkConfig:
-        """Return a copy of the sink in which these tables are marked as named after a topic, not by the file."""
+        """Return a copy of the sink with these tables as ``names_made``: their names come from a topic."""
         copy = self.model_copy()
         copy._names_made = frozenset(names)
         return copy

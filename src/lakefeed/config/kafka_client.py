@@ -109,7 +109,7 @@ class MskIamLogin(Model):
         own = {"awsProfileName": self.profile} if self.profile else {}
         return {
             "sasl.mechanism": MSK_IAM,
-            # Only Python's client reads the region here; Java's takes it from the broker's name.
+            # Only Python's client reads this region; Java's client takes the region from the broker's name.
             "sasl.jaas.config": _jaas(f"{_MSK}.IAMLoginModule", awsStsRegion=self.region, **own),
             "sasl.client.callback.handler.class": f"{_MSK}.IAMClientCallbackHandler",
         }
@@ -164,14 +164,14 @@ class KafkaClient(Model):
 
     @property
     def client_options(self) -> dict[str, Any]:
-        """``options``, with the settings for the login and for TLS."""
+        """The settings of Kafka's client: ``options``, the login's settings and TLS."""
         return client_options(self.login, self.options)
 
     @property
     def producer_options(self) -> dict[str, str]:
-        """The options of ``client_options`` that a producer accepts, too, as texts."""
+        """The settings of ``client_options`` that a producer accepts as well; their values are texts."""
         given = {key.removeprefix(PREFIX): option_text(value) for key, value in self.client_options.items()}
-        # Options in neither list come from the block login: users cannot write them.
+        # A setting in neither list comes from the block ``login``, because users cannot write it.
         return {f"{PREFIX}{key}": text for key, text in given.items() if key in PRODUCER or key not in CONSUMER}
 
 
@@ -195,7 +195,7 @@ def client_options(login: KafkaLogin | None, options: Mapping[str, Any]) -> dict
 
 
 def over_plain_sasl(servers: str, options: Mapping[str, Any]) -> Iterator[PlainTextLogin]:
-    """Yield a login to brokers on other machines if its protocol is SASL_PLAINTEXT, which has no TLS."""
+    """Yield a ``PlainTextLogin`` for brokers on other machines if the protocol is SASL_PLAINTEXT, which has no TLS."""
     key = f"{PREFIX}security.protocol"
     hosts = [urlsplit(f"//{server.strip().rpartition('//')[2]}").hostname for server in servers.split(",")]
     if str(options.get(key, "")).strip() == "SASL_PLAINTEXT" and not all(is_loopback(host) for host in hosts):
@@ -212,10 +212,10 @@ PREFIX = "kafka."
 
 # With all these settings, a feed reads 40 % more rows/s than with Kafka's defaults (10 partitions, 2 cores).
 CONSUMER_DEFAULTS: dict[str, str] = {
-    # Kafka's default is 500. A poll for 10,000 records takes as long as a poll for 500.
+    # Kafka's default is 500 records; a poll for 10,000 records takes as long.
     "kafka.max.poll.records": "10000",
-    # Kafka's default is 500 ms, for which a batch that reaches the end of the log would wait in each partition.
-    # The short wait causes few empty fetches on an idle topic, since Spark polls only inside a batch.
+    # With Kafka's default of 500 ms, a batch that reaches the end of the log would wait that long for each partition. A
+    # short wait causes few empty fetches on an idle topic, since Spark polls only inside a batch.
     "kafka.fetch.max.wait.ms": "10",
     # Kafka's default is 64 KiB. This TCP window is too small for fetches of megabytes over a real network.
     "kafka.receive.buffer.bytes": "1048576",
@@ -228,11 +228,11 @@ CONSUMER_DEFAULTS: dict[str, str] = {
 PRODUCER_DEFAULTS: dict[str, str] = {
     # Kafka's default is none. lz4 takes the least CPU of the codecs that compress rows well.
     "kafka.compression.type": "lz4",
-    # Kafka's default is 0, with which nearly every record is a request. Within 20 ms a batch of records is full.
+    # With Kafka's default of 0, nearly every record is a request of its own. A producer's batch is full within 20 ms.
     "kafka.linger.ms": "20",
     # Kafka's default is 16 KiB, about a hundred rows. A producer needs this much memory for each partition.
     "kafka.batch.size": "262144",
-    # Kafka's defaults since 3.0, repeated here because without them rows can be lost, or written twice by a retry.
+    # Kafka's defaults since 3.0, repeated because with other values rows can be lost, or written twice by a retry.
     "kafka.acks": "all",
     "kafka.enable.idempotence": "true",
 }
@@ -340,7 +340,7 @@ def _problems(
 
 
 def _jaas_mistake(value: str) -> str | None:
-    """Return the mistake in a JAAS configuration, which has a password and so is not quoted; None if it is correct."""
+    """Return the mistake in a JAAS configuration, without its text, which has a password; None if it is correct."""
     # An entry is 'class flag name="value" …;'. Empty the quoted values first, since they may contain any character.
     bare = re.sub(r'"(?:[^"\\\r\n]|\\.)*"', '""', value)
     # Kafka's parser reads other quotes, comments and line ends differently, so they could hide a second module.

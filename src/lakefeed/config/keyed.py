@@ -19,7 +19,7 @@ OWN = "_lakefeed"
 """The prefix, in upper or lower case, of columns that lakefeed adds to rows for its own use."""
 
 POSITION = ("topic", "partition", "offset")
-"""The record metadata that each row of an upsert table has, by which the changes of a key are ordered."""
+"""The metadata columns of each row in an upsert table, by which the changes of a key are ordered."""
 
 POSITION_COLUMNS = tuple(f"kafka_{name}" for name in POSITION)
 TIMESTAMP_COLUMN = "kafka_timestamp"
@@ -113,7 +113,7 @@ def in_rows(sink: KeyedSink, rows: StructType) -> None:
             raise ConfigError(
                 f"an upsert needs the column {column}, which the rows do not have",
                 where=f"table {sink.table}, columns {', '.join(rows.names)}",
-                hint="name another column, or keep this one in transform.sql: SELECT *, …",
+                hint="name another column, or keep this column in transform.sql: SELECT *, …",
             )
     types = keys_in_rows(sink, rows)
     for column in sink.order_by:

@@ -33,7 +33,7 @@ class PipelineConfig(PipelineBlocks):
     @model_validator(mode="wrap")
     @classmethod
     def _with_added_blocks(cls, data: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Any:
-        """Validate a file with blocks of installed packages by the model that has fields for these blocks."""
+        """Validate the file by the subclass that has fields for the blocks of installed packages."""
         if cls is PipelineConfig and isinstance(data, dict) and any(key in data for key in added_models()):
             return pipeline_model().model_validate(data, context=info.context)
         return handler(data)
@@ -165,7 +165,7 @@ def _installed_source(config: PipelineBlocks) -> Iterator[ConfigProblem]:
 
 
 def _records_or_rows(config: PipelineBlocks) -> Iterator[ConfigProblem]:
-    """Yield a problem if a source of records lacks ``decode``, or if a source of rows has settings for records."""
+    """Yield a problem if a source of records lacks ``decode``, or a source of rows has settings for records."""
     kind = config.source.kind
     if kind == "kafka" and "sequence_number" in config.decode.metadata:
         what = "decode.metadata: records of Kafka have no sequence_number"
@@ -205,7 +205,7 @@ def _one_table_or_many(config: PipelineBlocks) -> Iterator[ConfigProblem]:
         yield ConfigProblem(f"tables has no effect without {mark}", key="tables", hint="remove tables")
     if kafka is not None and kafka.new_topics != "earliest":
         what = f"source.kafka.new_topics: {kafka.new_topics} requires a table for each topic ({TOPIC_MARK})"
-        yield ConfigProblem(what, hint="remove new_topics: one table gets new topics from their first record")
+        yield ConfigProblem(what, hint="remove new_topics: one table gets all records of new topics")
     if config.dead_letters is not None and TOPIC_MARK in (config.dead_letters.table or ""):
         what = f"dead_letters.table has {TOPIC_MARK}, and sink.iceberg.table does not"
         yield ConfigProblem(what, hint=f"write {TOPIC_MARK} in both tables or in none")
@@ -289,15 +289,15 @@ _OWN_KEYS = frozenset(field.alias or name for name, field in PipelineBlocks.mode
 def added_models() -> dict[str, type[Block]]:
     """Return the models of the blocks of installed packages by their keys.
 
-    A package cannot replace a key of lakefeed. If a package cannot be imported, its model refuses the block and names
-    the package; files without the block work.
+    A package cannot replace a key of lakefeed. If a package cannot be imported, a model in its place refuses the block
+    and names the package; files without the block work.
     """
     entries = [entry for entry in plugins.installed(plugins.SETTINGS_GROUP) if entry.name not in _OWN_KEYS]
     return {key: _model_of(list(found)) for key, found in groupby(entries, key=lambda entry: entry.name)}
 
 
 def keys_for_runs() -> tuple[str, ...]:
-    """Return the keys of the blocks that only a run needs, including blocks of lakefeed's extras that are missing."""
+    """Return the keys of the blocks that only a run needs, including blocks of extras that are not installed."""
     models = added_models()
     ours = [key for keys in plugins.KEYS_OF_EXTRAS.values() for key in keys if key not in models]
     return (*(key for key, model in models.items() if model.only_for_runs), *ours)

@@ -22,8 +22,8 @@ class Metrics(Model):
     partitions: int = Field(200, ge=0, le=100_000)
     """The most partitions with their own metric series. Sums and maxima always cover all partitions."""
     no_commit_for: Period | None = None
-    """/health fails if unread records wait and the feed has not committed for this time. Default: 15 minutes, or three
-    times the trigger if that is longer."""
+    """/health fails if the topics have unread records and the feed has not committed for this time. Default: 15
+    minutes, or three times the trigger if that is longer."""
 
     def no_commit_seconds(self, trigger: str) -> float:
         """Return ``no_commit_for`` in seconds, or its default for this trigger."""

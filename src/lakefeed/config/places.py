@@ -1,4 +1,4 @@
-"""Checks that no two parts of a pipeline write to one place, and that the source does not read such a place."""
+"""Checks that no two parts of a pipeline write to one table, topic or path, and that the source reads none of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakefeed.config.values import TOPIC_MARK
 
 
 def shared_places(config: PipelineBlocks) -> Iterator[ConfigProblem]:
-    """Yield a problem for each place whose rows would mix with other rows or be read by the source."""
+    """Yield a problem for each place that two parts of the pipeline would write to, or that the source would read."""
     found: list[Place] = []
     for place in _places(config):
         if (other := next((earlier for earlier in found if place.mixes_with(earlier)), None)) is not None:
@@ -55,7 +55,7 @@ def _explain(place: Place, other: Place) -> str:
 
 def _places(config: PipelineBlocks) -> Iterator[Place]:
     source = config.source
-    # Topics of the source are not compared here but by other rules, since a source may read a pattern.
+    # Other rules compare the source's topics, since a source may read a pattern of topics.
     if source.iceberg is not None:
         yield Place("source.iceberg.table", "table", source.iceberg.table.casefold(), "source")
     if source.files is not None:
@@ -86,7 +86,7 @@ def tables_of_topic(topic: str, part: PipelineBlocks) -> Iterator[Place]:
     of = "" if topic == TOPIC_MARK else f" of topic {topic}"
     sink = part.sink.chosen
     for option, table in sink.snapshot_tables.items():
-        # Topics may differ in case only, so ignore the case of names made from topics, but not of names in the file.
+        # Names of topics may differ in case only. So ignore the case of table names made from topics only.
         name = table.casefold() if table in sink.names_made else table
         yield Place(f"sink.{part.sink.kind}.{option}{of}", "table", name, "rows", part.name)
     letters = part.dead_letters.table if part.dead_letters is not None else None

@@ -23,7 +23,7 @@ class Problem:
         line: the line, counted from 1 as ``column`` is; None if the problem has no line.
         key: the setting's dotted path, such as ``source.kafka.topics``; empty for the whole file.
         hint: what to do next.
-        about: the endpoint, bucket or file that the check before the start has tried; None for other problems.
+        about: the endpoint, bucket or file that a check before the start has tried to reach; None for other problems.
         severity: error or warning; a pipeline with warnings can run.
         error: the exception to raise if this is the only problem.
         page: the topic of the page about the problem; used if no page is about the setting.
@@ -45,7 +45,7 @@ class Problem:
 
     @classmethod
     def of(cls, error: LakefeedError, *, key: str) -> Problem:
-        """Make a problem of the setting ``key`` from an error."""
+        """Return an error as a problem of the setting ``key``."""
         return cls(
             what=error.what, key=key, hint=error.hint, about=error.where, error=type(error), page=error.page_topic
         )
@@ -99,7 +99,7 @@ def raise_first_error(problems: Iterable[Problem]) -> None:
 
 def _page_of(problem: Problem) -> str | None:
     own = page_of_text(problem.what) or (None if problem.page in GENERAL else problem.page)
-    # A problem between two blocks has no key, so take the settings from the problem's text.
+    # A problem between two blocks has no key: find the page by the settings that the problem's text names.
     keys = [problem.key] if problem.key else re.findall(r"[a-z_.]+", problem.what)
     return own or next((page for key in keys if (page := page_of_kind(key) or page_of_setting(key))), problem.page)
 

@@ -14,7 +14,7 @@ from lakefeed.config.sources import require_java_pattern
 from lakefeed.config.values import Count
 
 LEDGER = "lakefeed_ledger"
-"""The name, in place of the field, of the table with the position of the whole feed."""
+"""In the template of table names, this replaces the field: the table with the position of the whole feed."""
 
 NAME = "[a-z0-9_]{1,100}"
 """The values that may name a table: catalogs and engines differ in how they treat upper case."""
@@ -36,16 +36,16 @@ ROUTED = Capabilities(
 
 
 class Routes(Model):
-    """The values of the field that name a table; the other rows go to a default table, or are dead letters."""
+    """The values of the field that name a table. Rows with other values go to a default table, or are dead letters."""
 
     names: list[RouteName] = Field(default_factory=list)
     """The values that name a table. Default: all that have only a-z, 0-9 and _, and at most 100 characters."""
     pattern: Annotated[str, checked(require_java_pattern)] | None = None
     """A regular expression for the values that name a table; it has to match the whole value."""
     default: RouteName | None = None
-    """The name, in place of the field, of a table for all other rows. Default: none; their records are dead letters, or
-    stop the feed if it keeps none."""
-    max_tables: Count = Field(100, description="The most tables; values of further tables are treated like bad names.")
+    """Table for all other rows: the text that replaces the field in the table's name. Default: no table; these records
+    are dead letters, or stop a feed without dead letters."""
+    max_tables: Count = Field(100, description="The most tables. Rows for further tables go where other rows go.")
 
     def _contradictions(self) -> Iterator[ConfigProblem]:
         for key, name in (("names", LEDGER if LEDGER in self.names else None), ("default", self.default)):

@@ -26,7 +26,7 @@ _TYPES = {"int": "integer", "number": "number", "bool": "boolean", "text": "stri
 
 
 class _Described(GenerateJsonSchema):
-    """Adds descriptions, and the short forms that the models accept."""
+    """Generates JSON Schema with the descriptions, and with the short forms that the models accept."""
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
         model, found = schema["cls"], super().model_schema(schema)

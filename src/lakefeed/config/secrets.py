@@ -30,7 +30,7 @@ IN_TEXT = (
 )
 """Finds texts that Spark hides in plans and SQL: names of secrets with values, logins in URLs. Valid in Java, too."""
 
-# The settings on the JVM's command line, which all users of the machine can read.
+# The settings that are on the JVM's command line, where all users of the machine can read them.
 _LAUNCH = re.compile(
     r"spark\.(master|app\.name|jars(\..+)?|files|archives|submit\..+"
     r"|(driver|executor|yarn\.am)\.(memory|memoryOverhead|cores|extraClassPath|extraLibraryPath)|executor\.instances)"
@@ -80,7 +80,7 @@ def plain(value: object) -> str:
 
 
 def keeps_secrets(annotation: Any) -> bool:
-    """Return whether values of this type may be secret. Values that a sink stores for all readers must be public."""
+    """Return whether values of this type may be secret, which a value that a sink stores for all readers is not."""
     return _KEPT in getattr(annotation, "__metadata__", ())
 
 
@@ -92,7 +92,7 @@ class SecretsGoElsewhere:
 
 
 def place_of_secrets(annotation: Any, key: str) -> str | None:
-    """Return the hint of a type's ``SecretsGoElsewhere``; None without this mark."""
+    """Return the hint of a type's ``SecretsGoElsewhere``; None if the type has no such mark."""
     marks = (each for each in getattr(annotation, "__metadata__", ()) if isinstance(each, SecretsGoElsewhere))
     return next((mark.hint.replace("{}", key) for mark in marks), None)
 

@@ -94,7 +94,7 @@ class SinkFiles:
         elsewhere: the destination of the rows if a batch writes no files; else None.
         is_unknown: whether the files cannot be estimated.
         merges: whether the number of files depends on which rows a batch replaces.
-        reads_rows: whether a batch that ``merges`` reads the table's files.
+        reads_rows: if ``merges``, whether a batch reads the table's files.
         is_partitioned: whether a batch writes to several directories or partitions.
         commit_puts: the number of PUT requests of a batch besides those for its files.
         commit_name: what these requests write, such as "3 of metadata".
@@ -128,13 +128,13 @@ class SinkConfig(Model):
     guarantee: ClassVar[str] = "at-least-once"
     """exactly-once or at-least-once; docs/sinks.md names the conditions."""
     other_modes: ClassVar[str] = ""
-    """The hint of errors about the output mode: the settings with which the sink accepts other modes; empty if none."""
+    """The hint of errors about the output mode: the settings with which the sink accepts other modes, if any."""
     is_lasting: ClassVar[bool] = True
-    """Whether the rows outlive the run; if they do not, the pipeline needs no checkpoint."""
+    """Whether the rows outlive the run. If not, the pipeline needs no checkpoint."""
     spark_settings: ClassVar[Mapping[str, str]] = {}
-    """Settings that sessions of pipelines with this sink start with; values of lists, such as jars, are appended."""
+    """Spark settings of a session that writes to this sink; values that are lists, such as jars, are appended."""
     reads_stored_rows: ClassVar[bool] = True
-    """False if a change by key replaces the stored row without reading the values that the change lacks."""
+    """Whether an upsert reads the stored row, to keep values that the change lacks, and does not replace all of it."""
 
     @property
     def supported(self) -> Capabilities:
@@ -152,15 +152,15 @@ class SinkConfig(Model):
         return MODES.get(getattr(self, "mode", "append"), ("append",))
 
     def doubles(self, mode: OutputMode) -> bool:
-        """Return whether an interrupted and repeated batch may leave rows twice."""
+        """Return whether rows of a batch that is interrupted and repeated may be stored twice."""
         return self.guarantee == "at-least-once" and self.is_lasting
 
     def problems(self, place: str, source: KafkaSource | None) -> Iterator[ConfigProblem]:
-        """Yield contradictions between this sink, at ``place``, and the source, which is None if it is not Kafka."""
+        """Yield contradictions between this sink, at the key ``place``, and the source, which is None unless Kafka."""
         return iter(())
 
     def refuses(self, columns: Sequence[tuple[str, str]]) -> Iterator[ConfigProblem]:
-        """Yield problems with columns that the sink cannot store; a column is a dotted path and a DDL type."""
+        """Yield a problem for each column that the sink cannot store; a column is its dotted path and its DDL type."""
         return iter(())
 
     @property
@@ -170,7 +170,7 @@ class SinkConfig(Model):
 
     @property
     def record_positions(self) -> Literal["unused", "used", "required"]:
-        """The use of the records' topic, partition and offset: none, stored if the rows have them, or required."""
+        """How the sink uses the records' topic, partition and offset: not at all, if the rows have them, or always."""
         return "unused"
 
     @property
@@ -179,7 +179,7 @@ class SinkConfig(Model):
         return ""
 
     def places(self, *, brokers: str) -> Iterator[Place]:
-        """Yield the places of the rows, which no other part of the pipeline may use.
+        """Yield the places where the sink stores rows; no other part of the pipeline may write there.
 
         Args:
             brokers: the source's brokers; empty if the source is not Kafka.
@@ -245,7 +245,7 @@ class SinkConfig(Model):
 
     @property
     def stored_files(self) -> SinkFiles:
-        """The number of files that a batch writes and of requests that it sends to the store, for estimates."""
+        """The files that a batch writes and its requests to the store, as estimates."""
         return SinkFiles(is_unknown=True)
 
     def columns(self) -> Iterator[tuple[str, str]]:

@@ -80,7 +80,7 @@ class StartingOffsets:
 
     @property
     def described(self) -> str:
-        """The start in words, as they continue 'begins at …'."""
+        """The start in words that follow 'begins at'."""
         match self.kind:
             case "time":
                 return f"the records from {self.text}"
@@ -123,7 +123,7 @@ def _as_text(value: Any) -> Any:
 
 
 def _require_known_before_topics(text: str) -> None:
-    """Refuse a consumer group and offsets, which name no start for topics that do not exist yet."""
+    """Refuse a consumer group or offsets: they have no start for topics that do not exist yet."""
     if (kind := StartingOffsets.parse(text).kind) in ("group", "offsets"):
         named = "a consumer group names" if kind == "group" else "offsets name"
         what = f"{named} no start for topics that do not exist yet"
@@ -156,8 +156,8 @@ class KafkaSource(KafkaClient):
     max_wait: Period = "10 minutes"
     """The longest time that a record waits for min_records_per_batch."""
     deduplicate: bool = False
-    """Skip copies that lakefeed's Kafka sink wrote when it repeated a batch; the records' headers identify them. The
-    query then keeps state."""
+    """Skip copies of records that lakefeed's Kafka sink wrote when it repeated a batch. The copies are found by their
+    headers. The query then keeps state."""
     monitoring_group: str | None = Field(None, min_length=1)
     """A consumer group for tools that watch lag. After each batch the feed commits its offsets to this group; it never
     reads them."""
@@ -266,4 +266,4 @@ class IcebergSource(Model):
     """A time in ISO 8601: read the snapshots from this time on. Default: from the table's first snapshot on."""
     max_files_per_batch: Count = Field(1000, description="The most data files in one micro-batch.")
     skip_overwrites: bool = False
-    """true skips snapshots that changed or deleted rows; with false, such a snapshot stops the feed."""
+    """true: skip snapshots that changed or deleted rows. false: such a snapshot stops the feed."""

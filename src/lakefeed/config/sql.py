@@ -15,12 +15,12 @@ PIECE = re.compile(
     r"""--[^\n]*|/\*|\*/|\b[rR]'[^']*'|\b[rR]"[^"]*"|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`]|``)*`|['"`()\[\];]""",
     re.DOTALL,
 )
-"""Matches a piece of SQL that matters here: a comment, a mark of one, a quoted text or name, a bracket, a semicolon."""
+"""Matches what ends or nests SQL: a comment or its begin or end, a quoted text or name, a bracket, a semicolon."""
 _CLOSES = {")": "(", "]": "["}
 
 
 def unreadable(sql: str) -> str | None:
-    """Return why a text cannot be one SQL statement, such as an open quote; None if it can be."""
+    """Return why a text is not one SQL statement, for example because of an open quote; None if it may be one."""
     opened: list[str] = []
     comments, has_statement, ended = 0, False, False
     position = 0
@@ -37,7 +37,7 @@ def unreadable(sql: str) -> str | None:
         if piece == "/*":
             comments += 1
         elif comments:
-            # Inside a comment, only the end of the comment matters, so a quote begins no text.
+            # Inside a comment, look only for the comment's end: a quote there begins no quoted text.
             comments -= piece == "*/"
             if piece != "*/":
                 position = found.start() + 1

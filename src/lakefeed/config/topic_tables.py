@@ -20,7 +20,7 @@ _OF_SINK = ("partition_by", "sort_by", "properties", "keys", "order_by", "histor
 def config_of(config: Pipeline, topic: str) -> Pipeline:
     """Return the pipeline of one topic.
 
-    The topic's name is added to the pipeline's name, because ledgers and shared dead-letter tables identify feeds by
+    Its name is the pipeline's name and the topic's, because ledgers and shared dead-letter tables identify feeds by
     name.
     """
     special = config.table_rules.topics.get(topic, OneTable())

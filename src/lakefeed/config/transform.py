@@ -18,14 +18,14 @@ FUNCTION = rf"{Identifier}(\.{Identifier})*:{Identifier}"
 
 
 class Watermark(Model):
-    """The limit for late rows, by their event time. A row that is later is dropped if its window is closed."""
+    """How late rows may be, by their event time. A row that is later is dropped if its window is closed."""
 
     column: str = Field(description="The timestamp column with the event time of the rows.")
     delay: Duration = Field(description="How late a row may be: '<n> seconds|minutes|hours|days'.")
 
 
 class StaticTable(Model):
-    """Rows to join with that are no stream: an Iceberg table, or any format that Spark can read as a batch."""
+    """A table to join with the stream: an Iceberg table, or any format that Spark can read as a batch."""
 
     table: str | None = Field(None, description="catalog.namespace.table")
     format: str | None = Field(
@@ -52,8 +52,8 @@ class Step(Model):
     options: dict[str, Scalar] = Field(default_factory=dict)
     """With python: further arguments for the function, by name."""
     deduplicate: list[str] | None = Field(None, min_length=1)
-    """Columns, instead of sql: keep only the first row for each combination of their values. Requires a watermark,
-    which sets how long the query remembers the values."""
+    """Columns, instead of sql: keep only the first row of each combination of these columns' values. Requires a
+    watermark, which sets how long the query remembers the values."""
     watermark: Watermark | None = Field(None, description="How late the rows of this step may be.")
 
     def _contradictions(self) -> Iterator[str | ConfigProblem]:

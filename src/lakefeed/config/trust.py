@@ -1,4 +1,4 @@
-"""The block ``tls``: authorities to trust besides the system's, and a certificate for servers that request one.
+"""The block ``tls``: authorities to trust besides the system's, and the certificate for servers that request one.
 
 The clients of a JVM share one trust store, so a pipeline's block applies to the whole process, in Python and in Java:
 docs/secure-connections.md.
@@ -35,7 +35,7 @@ VARIABLES = {
 
 _CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _KEY = re.compile(r"-----BEGIN ((?:[A-Z]+ )*)PRIVATE KEY-----(.*?)-----END [A-Z ]*PRIVATE KEY-----", re.DOTALL)
-# Texts of errors about the client's certificate: OpenSSL's names of TLS alerts, and PostgreSQL's message.
+# Parts of error texts about the client's certificate: OpenSSL's names of TLS alerts, and PostgreSQL's message.
 _CERTIFICATE_REFUSED = re.compile(
     "certificate required|handshake failure|bad certificate|alert (unknown ca|access denied)"
     "|alert (unsupported )?certificate|requires a valid client certificate"
@@ -100,7 +100,7 @@ class _Declared:
     tls = Tls()
     authorities: tuple[Path, ...] = ()
     files: ClassVar[dict[str, str]] = {}
-    """The files of authorities that this process has written, by the declared authorities in them."""
+    """The files with authorities that this process has written, by the declared authorities that a file contains."""
 
 
 def declare(tls: Tls) -> None:
@@ -116,7 +116,7 @@ def declare(tls: Tls) -> None:
 
 
 def forget() -> None:
-    """Forget what pipelines have declared, so that only the environment counts."""
+    """Drop the blocks that pipelines have declared, so that only the environment's files count."""
     with _Declared.lock:
         _Declared.tls, _Declared.authorities = Tls(), ()
 
@@ -236,7 +236,7 @@ def explain(error: ssl.SSLError, *, server: str, where: str, setting: str = "tls
     """Explain why a TLS connection failed; the hint names the setting that helps."""
     verify_code = getattr(error, "verify_code", None)
     if isinstance(error, ssl.SSLCertVerificationError):
-        if verify_code in (62, 64):  # The codes for a host name or an address that the certificate lacks.
+        if verify_code in (62, 64):  # OpenSSL's codes for a host name or an address that is not in the certificate.
             what, hint = (
                 "is for another host",
                 "use a name that the certificate has, or request a certificate for this one",
@@ -285,7 +285,7 @@ MODES = ("disable", "allow", "prefer", *_REQUIRES)
 
 
 class JavaOnly(ConfigError):
-    """A URL configures TLS in a way that only Java's driver supports."""
+    """A URL has TLS parameters that only Java's driver supports."""
 
     @classmethod
     def of(cls, name: str, where: str, instead: str) -> JavaOnly:
@@ -336,7 +336,7 @@ def libpq_options(options: Mapping[str, str], *, where: str) -> dict[str, str]:
 
 
 def pgjdbc_properties(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties with which pgjdbc trusts the JVM's authorities; none if the URL names authorities."""
+    """Return the properties that make pgjdbc trust the JVM's authorities; none if the URL names authorities itself."""
     lower = {key.lower(): value for key, value in options.items()}
     verifies = lower.get("sslmode", "").startswith("verify") or ("sslmode" not in lower and _ssl_is_on(lower))
     names_own = any(name in lower for name in ("sslrootcert", "sslcert", *_JAVA_ONLY))

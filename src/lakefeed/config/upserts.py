@@ -1,4 +1,4 @@
-"""Rules between ``mode: upsert`` and other blocks of the file, and the settings that follow from the mode."""
+"""Rules between ``mode: upsert`` and other blocks of the file, and the settings that the mode adds."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _changes(config: PipelineBlocks, sink: KeyedSink) -> Iterator[ConfigProblem]
                 hint = f"write order_by: [{TIMESTAMP_COLUMN}], or delete.tombstones: false and decode.on_null: skip"
                 yield ConfigProblem(f"order_by has {column}, and tombstones have no {column}", hint=hint)
     sql = config.transform.sql if config.transform is not None else None
-    # SQL without * must name the columns that it keeps, so search for the names. The start checks the rows themselves.
+    # SQL without * has to name the columns that it keeps, so search for the names. A start checks the rows' columns.
     if sql is not None and "*" not in sql:
         words = {word.lower() for word in re.findall(r"[A-Za-z_][A-Za-z0-9_]*", sql)}
         columns = (*sink.keys, *sink.order_by, *POSITION_COLUMNS, DELETED)

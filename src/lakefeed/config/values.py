@@ -44,7 +44,7 @@ HEADER = "header."
 
 @dataclass(frozen=True)
 class TableField:
-    """The field in braces in a table's name, whose value names the table of each row."""
+    """The field in braces in a table's name: the field's value in a row names the table of that row."""
 
     before: str
     field: str
@@ -58,7 +58,7 @@ class TableField:
 
     @property
     def header(self) -> str | None:
-        """The name of the header with the table's name; None if a column has it."""
+        """The name of the record header that names the table; None if a column names it."""
         return self.field.removeprefix(HEADER) if self.field.startswith(HEADER) else None
 
     def table(self, name: str) -> str:
@@ -94,7 +94,7 @@ def _require_topic_name(topic: str) -> None:
 
 TopicName = Annotated[str, checked(_require_topic_name)]
 
-# Kafka's clients accept the name of a protocol before an address.
+# Kafka's clients accept addresses with a protocol in front, such as SSL://host:9092.
 _PROTOCOL = r"(?:(?i:PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL)://)?"
 _BROKER = re.compile(_PROTOCOL + r"(?:\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._%-]+):(\d{1,5})", re.ASCII)
 
@@ -153,7 +153,7 @@ _LEAST_INTERVAL = 5
 
 
 def require_trigger(trigger: str) -> str:
-    """Return a valid trigger unchanged; raise a ValueError for an invalid one."""
+    """Return the trigger unchanged if it is valid; else raise a ValueError."""
     interval = interval_of(trigger)
     if trigger == AVAILABLE_NOW:
         return trigger
@@ -169,9 +169,7 @@ def require_trigger(trigger: str) -> str:
     if seconds > 366 * _SECONDS["day"]:
         raise ValueError("a trigger may be at most a year")
     if interval is not None and seconds < _LEAST_INTERVAL:
-        raise ValueError(
-            f"{REAL_TIME} stores its position every {_LEAST_INTERVAL} seconds at most: write a longer time"
-        )
+        raise ValueError(f"{REAL_TIME} cannot store its position more often than every {_LEAST_INTERVAL} seconds")
     return trigger
 
 

@@ -18,15 +18,15 @@ from lakefeed.config.problem import Problem
 from lakefeed.config.secrets import SECRET_KEY, SecretText, at_launch, keeps_secrets, place_of_secrets
 from lakefeed.messages.redaction import SHORTEST, SHORTEST_OF_FREE, remember
 
-# The tags that PyYAML gives to plain values, blocks and lists.
+# PyYAML's tags for plain values, blocks and lists.
 _KINDS = ("map", "seq", "str", "int", "float", "bool", "null", "timestamp", "value", "merge")
 _TAGS = {f"tag:yaml.org,2002:{kind}" for kind in _KINDS}
 
-# Values of this form stay text: YAML 1.1 reads 1:30 as 90 and 010 as 8, but YAML 1.2 reads a text and the number 10.
+# Values of this form stay text: PyYAML (YAML 1.1) reads 1:30 as 90 and 010 as 8; in YAML 1.2 they are a text and 10.
 _YAML_1_1 = re.compile(r"[-+]?(?:[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?|0[0-7]+)")
 _MOST_BYTES = 64 << 20
 """The largest size of a file that a setting names, because schemas and certificates are small."""
-# Limits the size to which aliases can expand a document.
+# The limit for the size of a document after its aliases are expanded.
 _MAX_NODES = 20_000
 
 _REFERENCE = re.compile(r"\$\$|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<default>:-[^}]*)?\}|(?P<malformed>\$\{[^}]*\}?)")
@@ -34,7 +34,7 @@ _REFERENCE = re.compile(r"\$\$|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<default>:
 
 @dataclass(frozen=True, kw_only=True)
 class Remote:
-    """The machine that the pipeline will run on, if it is another one.
+    """The machine that the pipeline will run on, if it is not this machine.
 
     Attributes:
         variables: the environment variables that are set there; their values are unknown here.
@@ -94,7 +94,7 @@ def interpolate(text: str, *, environment: Mapping[str, str]) -> Interpolation:
 
 @dataclass
 class Document:
-    """The values of a file, and their locations.
+    """The values of a file, and their locations. A place is a setting's path, as a tuple of keys and indexes.
 
     Attributes:
         keys: place -> location of its key or list item.
@@ -114,10 +114,10 @@ class Document:
     problems: list[Problem] = field(default_factory=list)
 
     def locate(self, place: Place, *, key: bool = False) -> Location:
-        """Return the location of ``place``, or else that of the nearest block around it."""
+        """Return the location of ``place``, or else of the nearest block around ``place``."""
         for length in range(len(place), -1, -1):
             around = place[:length]
-            # For a setting of a short form such as ``registry: http://…``, point to the value, not to the key.
+            # A short form such as ``registry: http://…`` has no key for the inner setting: point to the value.
             at_key = (key and length == len(place)) or (length < len(place) and around not in self.written)
             if found := (self.keys if at_key else self.contents).get(around):
                 return found
@@ -128,8 +128,8 @@ class Document:
         return _at(self.locate(place, key=key), Problem(what=what, key=dotted(place), hint=hint))
 
     def located(self, problem: Problem) -> Problem:
-        """Add the line of the setting to a problem without a file; a setting that is not in the file has no line."""
-        # A key may contain dots, as the name of a topic does.
+        """Add the file and the setting's line to a problem without a file; a setting outside the file has no line."""
+        # A key may contain dots, for example a topic's name.
         known = {dotted(place): place for place in self.contents}
         key = problem.key
         while key and key not in known:
@@ -249,7 +249,7 @@ class _Conversion:
         if is_secret and outcome.text and not outcome.undefined:
             document.secret_places.add(place)
             document.secrets.add(outcome.text)
-            # Hide the values of the single variables too: a message may quote one without the text around it.
+            # Hide each variable's own value, too: a message may quote it without the text around it.
             values = [(self.environment or {}).get(name, "") for name in outcome.variables]
             remember([outcome.text, *values], shortest=SHORTEST if is_named else SHORTEST_OF_FREE)
         if place in document.broken:

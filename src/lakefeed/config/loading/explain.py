@@ -38,12 +38,12 @@ _WORDINGS = (
     (re.compile(r"string should have "), "expects text of "),
     (re.compile(r"string should match pattern "), "expects text that matches "),
 )
-"""Beginnings of pydantic's messages, with the texts that replace them."""
+"""By the beginning of pydantic's message, the text that replaces this beginning."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Detail:
-    """One of pydantic's errors, at its place in the file."""
+    """One of pydantic's errors, with its place in the file."""
 
     place: Place
     type: str
@@ -68,22 +68,20 @@ class Detail:
 
     @property
     def is_of_other_type(self) -> bool:
-        """Return whether pydantic validated a block as a word, where both are allowed; the errors of the block say
-        more.
-        """
+        """Return whether the error is that a block is not one of the allowed words, where a block is allowed, too."""
         accepts_block = nodes.model_of(type_at(self.place)) is not None
         return self.type == "literal_error" and isinstance(self.input, dict) and accepts_block
 
     @property
     def places(self) -> list[Place]:
-        """The places with wrong values: the keys that a validator names, or else the place of the error."""
+        """The places of the wrong values: the keys that a validator names, or else the place of the error itself."""
         if not isinstance(self.cause, ConfigProblems):
             return [self.place]
         return [_place_below(self.place, problem) for problem in self.cause.problems]
 
 
 def _place_of(loc: tuple[int | str, ...]) -> Place:
-    """Return the place in the file for pydantic's ``loc``, which also names members of unions and '[key]'."""
+    """Return the place in the file for pydantic's ``loc``, without its names for members of unions and for keys."""
     place: Place = ()
     annotation: Any = pipeline_model()
     is_member_named = False
@@ -191,7 +189,7 @@ def _hint_about_type(value: Any, annotation: Any) -> str | None:
 
 
 def _found(detail: Detail, document: Document) -> str:
-    """Describe the wrong value, without secrets and without values of environment variables."""
+    """Describe the wrong value for a message, without secrets and without values of environment variables."""
     place, value = detail.place, detail.input
     if place in document.secret_places or nodes.is_secret(type_at(place)):
         return "something else (not shown: it is a secret)"
@@ -208,7 +206,7 @@ def _found(detail: Detail, document: Document) -> str:
 
 @cache
 def all_settings() -> dict[str, list[str]]:
-    """Return the dotted places of all settings, by the last word of the place."""
+    """Return the dotted paths of all settings, grouped by their last key."""
     places: dict[str, list[str]] = {}
     for place, _ in nodes.walk(pipeline_model()):
         places.setdefault(place[-1], []).append(dotted(place))

@@ -33,7 +33,7 @@ class Reading:
 
     Attributes:
         config: the pipeline; None if any problem is an error, or a value is unknown.
-        mistakes: the pipeline with wrong values replaced; None if the text is not YAML.
+        mistakes: the pipeline in which valid values replace the wrong ones; None if the text is not YAML.
         problems: errors and warnings, in the order of the file.
         document: the values with their lines; empty if the text is not YAML.
     """
@@ -76,7 +76,7 @@ def read(
     Args:
         path: the pipeline file; its folder is the base of relative paths.
         overrides: ``path=value`` texts as for ``--set``; they are applied in this order.
-        environment: the variables for ``${NAME}``; None reads the file alone, without any variable.
+        environment: the variables for ``${NAME}``; None reads the file without any variable.
         remote: the machine that the pipeline will run on, if it is another one; ``environment`` then has the known
             variables of that machine.
         block: a key of the pipeline file, and another file, whose content replaces the block under this key.

@@ -27,7 +27,7 @@ from lakefeed.config.problem import Problem
 _MAX_ROUNDS = 20
 
 _MOST_PROBLEMS = 200
-"""This limit bounds the time of a check, because each unknown key is compared with the names of all settings."""
+"""The most problems that a check shows. It bounds the time: each unknown key is compared with all settings."""
 
 _NOTHING = object()
 
@@ -63,7 +63,7 @@ class Mistakes:
     replaced: set[Place]
 
     def is_noise(self, problem: Problem) -> bool:
-        """Return whether a problem is about a replaced value.
+        """Return whether a problem is about a value that this module has put in, not about one of the file.
 
         The problem is at the value's place, or at a block around this place, with a text that names the value's key.
         """
@@ -124,7 +124,7 @@ class _Repair:
         """The places whose value is wrong by itself, not only by a rule of the block around it."""
 
     def causes(self, problem: Problem) -> bool:
-        """Return whether a replacement causes a problem: another valid value at its place makes the problem vanish."""
+        """Return whether a replaced value causes a problem, which then vanishes with another valid value."""
         key, before = tuple(problem.key.split(".")) if problem.key else (), self.values
         for place in self.wrong:
             name = ".".join(map(str, place))
@@ -132,7 +132,7 @@ class _Repair:
                 continue
             if nodes.fields(nodes.model_of(type_at(place[:-1]))).get(str(place[-1])) is None:
                 continue  # The place is not a setting.
-            # Whether another valid value was tried; a free text counts as tried, since few candidates are valid for it.
+            # Whether another valid value was tried; true for a free text, since few candidates are valid for it.
             tried = isinstance(_at(before, place), str) and not any(map(nodes.choices, nodes.members(type_at(place))))
             for candidate in _candidates(type_at(place), None):
                 if _at(before, place) == candidate:
@@ -155,7 +155,7 @@ class _Repair:
         return False
 
     def replace_all(self, details: Sequence[Detail]) -> set[Place]:
-        """Replace the wrong values; return the changed places."""
+        """Replace the wrong values by valid ones; return the changed places."""
         self.changed = set()
         # Rename misspelt keys first: the next validation then checks their values and does not report the right names
         # as missing.
@@ -179,7 +179,7 @@ class _Repair:
         model = nodes.model_of(type_at(place[:-1]))
         near = nearest(str(place[-1]), nodes.fields(model))
         if near is None and model is not None and issubclass(model, OneOf) and not set(block) & set(model.kinds()):
-            self.changed.add(place[:-1])  # Without a kind, nothing else of the block can be checked.
+            self.changed.add(place[:-1])  # Nothing else of a block can be checked before its kind is known.
         if near is not None and near not in block:
             block[near] = value
             self.document.rename(place, (*place[:-1], near))

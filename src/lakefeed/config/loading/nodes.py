@@ -69,7 +69,7 @@ def fields(model: type[BaseModel] | None) -> dict[str, FieldInfo]:
 
 
 def step(annotation: Any, segment: str | int) -> Any | None:
-    """Return the type of a block's key or of a list's item; None if ``annotation`` has no such entry."""
+    """Return the type of the entry ``name`` in a block or list of this type; None if there is no such entry."""
     if model := model_of(annotation):
         field = fields(model).get(str(segment))
         return field and field.annotation
@@ -91,12 +91,12 @@ def is_secret(annotation: Any) -> bool:
 
 
 def accepts_text(annotation: Any) -> bool:
-    """Return whether text is accepted; the value of ``${NAME}`` then stays text and is not read as a number."""
+    """Return whether a type accepts text; if so, the value of ``${NAME}`` stays text and is not read as a number."""
     return bool(choices(annotation)) or any(each in (str, SecretStr, Path, Any) for each in members(annotation))
 
 
 def _arguments(annotation: Any, origin: Any) -> tuple[Any, ...]:
-    """Return the arguments of the first generic type with this origin, such as ``dict``; empty without one."""
+    """Return the arguments of the first generic type with ``origin``, such as ``dict``; empty without such a type."""
     return next((typing.get_args(each) for each in members(annotation) if typing.get_origin(each) is origin), ())
 
 
@@ -155,7 +155,7 @@ _MAX_ALIASES = 100
 _MAX_DEPTH = 50
 
 OVERRIDE = "--set "
-"""The prefix of the name that an override's nodes have instead of a file's name."""
+"""The nodes of an override have a name with this prefix where other nodes have the file's name."""
 _MAP, _SEQ, _STR = (f"tag:yaml.org,2002:{kind}" for kind in ("map", "seq", "str"))
 
 
@@ -267,7 +267,7 @@ def apply_override(node: Node, override: str, *, root: type) -> Node:
 
 
 def put_block(node: Node | None, key: str, block: Node, *, root: type) -> Node | None:
-    """Replace a block of the tree by the content of another file; a tree that is no block stays unchanged."""
+    """Replace a block of the tree by the content of another file; if the tree's root is not a block, change nothing."""
     if not isinstance(node, MappingNode):
         return node
     return _put(node, [key], block, name=block.start_mark.name, annotation=root)
