@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Each name is imported at its first use, so that a command that needs none of these names starts at once.
+# A name's module is imported at the name's first use, so that a command that needs none of them starts quickly.
 _MODULES = {
     "LakefeedError": "errors",
     "OffsetRange": "offsets.ranges",

@@ -65,13 +65,13 @@ class LakefeedError(Exception):
 
 
 class UserError(LakefeedError):
-    """An error that the user can fix; commands end with exit status 2."""
+    """The user can fix the error's cause; commands end with exit status 2."""
 
     exit_status = 2
 
 
 class WorldError(LakefeedError):
-    """A failure of a server or of the network; commands end with exit status 1."""
+    """A server or the network failed; commands end with exit status 1."""
 
     exit_status = 1
 
@@ -96,7 +96,7 @@ class MissingExtra(UserError):
 
     @classmethod
     def of(cls, package: str, extra: str, purpose: str) -> MissingExtra:
-        """Make the error for a ``package`` that ``lakefeed[extra]`` installs."""
+        """Return the error for a missing ``package`` that ``lakefeed[extra]`` installs."""
         what = f"{purpose} needs the Python package {package}, which is not installed"
         return cls(what, hint=install_command(extra))
 
@@ -128,7 +128,7 @@ class FileDenied(AccessDenied):
 
 
 class CheckpointMismatch(UserError):
-    """The checkpoint belongs to another pipeline, or disagrees with the table."""
+    """The checkpoint belongs to another pipeline, or has other offsets than the table."""
 
     topic = "offsets"
 

@@ -1,4 +1,4 @@
-"""Types of values that pydantic writes to JSON documents for programs, and reads back."""
+"""Types of the fields in JSON documents for programs; pydantic writes and reads the documents."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class Pipeline:
         return cls(config, environment=known, folder=Path(path).absolute().parent)
 
     def read(self, spark: SparkSession, *, starting: Mapping[str, Mapping[int, int]] | None = None) -> DataFrame:
-        """Read the topics' records as a stream, undecoded; ``starting`` as in ``read_stream``."""
+        """Return a stream of the topics' records, undecoded; for ``starting`` see ``read_stream``."""
         return self.feed.source.read_stream(classic(spark), starting=starting)
 
     def rows(self, records: DataFrame) -> DataFrame:
@@ -285,7 +285,7 @@ class Pipeline:
             return run_bounded(feed, spark, Selection.of(since=since, until=until))
 
     def status(self, *, spark: SparkSession | None = None, log_file: str | Path | None = None) -> FeedStatus:
-        """Return the feed's position, and the decision that a start would make now.
+        """Return the feed's position, and what a start would do now: resume, begin or refuse.
 
         Starts Spark only if the transform has changed since the last start, because only Spark knows whether the
         transform keeps state.
@@ -309,7 +309,7 @@ class Pipeline:
         parts = [self.of_topic(topic)] if topic is not None else self.parts()
         return plan_run(
             self.config.name,
-            # Renewed feeds have no cached schemas, so the plan asks the registry for the latest ones.
+            # New feeds have no cached schemas, so the plan asks the registry for the latest schemas.
             [part.feed.renewed() for part in parts],
             many=self.config.has_many_tables,
             spark=lambda: classic(spark) or self.session(master=master, log_file=log_file),

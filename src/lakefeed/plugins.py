@@ -31,7 +31,7 @@ FORMATS_GROUP = "lakefeed.formats"
 ROUTES_GROUP = "lakefeed.routes"
 CHECKS_GROUP = "lakefeed.checks"
 OF_RUNS = (SINKS_GROUP, SOURCES_GROUP, FORMATS_GROUP, SETTINGS_GROUP, FOLLOWERS_GROUP, ROUTES_GROUP)
-"""The groups whose packages a run needs; a run needs no package of ``lakefeed.commands``."""
+"""The entry-point groups whose packages a run needs. A run needs no package of the group ``lakefeed.commands``."""
 
 OF_EXTRAS: Mapping[str, tuple[str, ...]] = {
     "adopt": ("adopt", "offsets export"),
@@ -110,7 +110,7 @@ def installed(group: str) -> list[EntryPoint]:
 
 @cache
 def _entry_points(group: str, path: tuple[str, ...]) -> list[EntryPoint]:
-    """Return the entry points of a group on a path; cached, since one command asks up to three times."""
+    """Return a group's entry points on ``path``; cached, since a command asks for them up to three times."""
     from importlib.metadata import entry_points  # Imported here so that lakefeed --version starts quickly.
 
     return sorted(entry_points(group=group), key=lambda each: each.name)
@@ -119,8 +119,9 @@ def _entry_points(group: str, path: tuple[str, ...]) -> list[EntryPoint]:
 def installed_commands() -> dict[str, CliCommand]:
     """Return the commands of installed packages.
 
-    The value of an entry point of ``lakefeed.commands`` is a mapping of names to ``CliCommand``. A name of two words,
-    such as ``offsets export``, adds a command to a group. The module must import quickly: ``lakefeed --help`` loads it.
+    An entry point of the group ``lakefeed.commands`` is a mapping of names to ``CliCommand``. A name of two words, such
+    as ``offsets export``, adds a command to a group. Its module must import quickly, because ``lakefeed --help``
+    imports it.
     """
     commands: dict[str, CliCommand] = {}
     for entry in installed(COMMANDS_GROUP):
@@ -139,10 +140,10 @@ def installed_kinds(group: str) -> dict[str, EntryPoint]:
 
 
 def load_route(name: str, *, where: str) -> Any:
-    """Import an entry point of ``lakefeed.routes``, which lands rows in the tables that a field names.
+    """Import the entry point of ``lakefeed.routes``, which writes each row to the table that a field names.
 
     Raises:
-        MissingExtra: no installed package has one.
+        MissingExtra: no installed package has such an entry point.
     """
     if (entry := installed_kinds(ROUTES_GROUP).get(name)) is None:
         what = "no installed package lands rows in the tables that a field names"
@@ -151,7 +152,7 @@ def load_route(name: str, *, where: str) -> Any:
 
 
 def missing_kind(group: str, name: str) -> str | None:
-    """Return the command that installs lakefeed's kind of this or a similar name; None if no extra has such a kind."""
+    """Return the command that installs the extra with a kind of this or a similar name; None without such an extra."""
     missing = [each for each in KINDS_OF_EXTRAS[group] if each not in installed_kinds(group)]
     near = difflib.get_close_matches(name, missing, n=1)
     return install_command(near[0]) if near else None
@@ -181,7 +182,7 @@ def load_command(name: str) -> Any:
 
 
 def missing_command(name: str) -> MissingExtra | None:
-    """Make the error for a command whose extra is not installed; None if no extra of lakefeed has the command."""
+    """Return the error for a command whose extra is not installed; None if no extra of lakefeed has the command."""
     for extra, names in OF_EXTRAS.items():
         if name in names:
             return MissingExtra(f"the command {name} is not installed", hint=install_command(extra))

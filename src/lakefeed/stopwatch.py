@@ -47,7 +47,7 @@ def add_time(phase: str, seconds: float) -> None:
 
 @contextmanager
 def timing(stopwatch: Stopwatch) -> Iterator[None]:
-    """Make ``timed`` and ``add_time`` use this stopwatch within the ``with`` block."""
+    """Let ``timed`` and ``add_time`` add to this stopwatch within the ``with`` block."""
     token = _stopwatch.set(stopwatch)
     try:
         yield

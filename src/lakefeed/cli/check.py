@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 @click.command()
 @pipeline_argument
 @set_option
-@click.option("--connect", is_flag=True, help="Also ask broker, registry, store and catalog.")
-@click.option("--static", is_flag=True, help="Only read the file: import and run nothing, read no environment.")
+@click.option("--connect", is_flag=True, help="Also ask the brokers, registry, store and catalog.")
+@click.option("--static", is_flag=True, help="Only read the file: run no code, read no environment variable.")
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of pipeline files instead.")
 @output_option
 def check(pipeline: Path, overrides: tuple[str, ...], connect: bool, static: bool, schema: bool) -> None:
@@ -89,7 +89,7 @@ def _problems(file: Path, overrides: tuple[str, ...], *, static: bool, connect: 
 
 
 def _sql_problems(reading: Reading, environment: Mapping[str, str]) -> list[Problem]:
-    """Return problems for SQL that Spark's parser refuses, even if the file has other mistakes."""
+    """Return the SQL mistakes that Spark's parser finds; the parser works even if the file has other mistakes."""
     mistakes = reading.mistakes
     if mistakes is None or mistakes.config is None:
         return []
@@ -106,7 +106,7 @@ def _sql_problems(reading: Reading, environment: Mapping[str, str]) -> list[Prob
 
 
 def _spark(connections: Connections) -> SparkSession:
-    # Imported here, because this import takes nine times as long as the check of a file without SQL.
+    # Import the parser only for a file with SQL: the import takes nine times as long as the check of another file.
     from lakefeed.clients.spark.session import log_path, session
 
     return session(

@@ -40,10 +40,10 @@ _ENDING_WELL = (("run",), ("backfill",), ("topics", "produce"), ("tables", "main
 
 
 class Lakefeed(CommandGroup):
-    """The root group: the commands of the core and then of packages, by sections."""
+    """The root group of commands: help lists them by section, the core's commands before those of packages."""
 
     def added(self) -> dict[str, CliCommand]:
-        """Return the commands by name; a package cannot replace a command of the core."""
+        """Return the commands that packages add, by name; a package cannot replace a command of the core."""
         others = installed_commands().items()
         return {**COMMANDS, **{name: each for name, each in others if " " not in name and name not in COMMANDS}}
 
@@ -71,11 +71,11 @@ def root() -> None:
 
 
 def main(argv: list[str] | None = None, *, command: click.Command = root) -> None:
-    """Run a command and exit: 0 success, 1 a failed server or network, 2 a user's mistake, above 128 after a signal."""
+    """Run a command and exit: 0 success, 1 a server failed, 2 the user's mistake, above 128 a signal."""
     arguments = sys.argv[1:] if argv is None else argv
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # The terminal's encoding may lack a character.
+            stream.reconfigure(errors="backslashreplace")  # For characters that the terminal's encoding lacks.
     try:
         status = command.main(arguments, standalone_mode=False)
         if sys.stdout is not None:
@@ -90,7 +90,7 @@ def main(argv: list[str] | None = None, *, command: click.Command = root) -> Non
         sys.exit(error.exit_code)
     except BrokenPipeError:
         _leave_stdout()
-        sys.exit(1)  # Click exits with this status, too, if the pipe breaks while click prints.
+        sys.exit(1)  # The status with which click exits if the pipe breaks while click itself prints.
     except OSError as error:
         _leave_stdout()
         sys.exit(fail(_of_system(error), as_json=False))
@@ -108,7 +108,7 @@ def _of_system(error: OSError) -> LakefeedError:
 
 
 def _leave_stdout() -> None:
-    """Redirect stdout to /dev/null: after a failed write, Python's flush at exit would fail, too."""
+    """Redirect stdout to /dev/null after a failed write; otherwise Python's flush at exit would fail, too."""
     if sys.stdout is not None:
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -117,8 +117,8 @@ def _leave_stdout() -> None:
 def _interrupted(arguments: list[str]) -> int:
     """Return the exit status after a signal.
 
-    A command of ``_ENDING_WELL`` that has not begun its work ends with 0, or with the value of ``--exit-on-signal``,
-    which is read from the arguments here, because click may not have parsed them yet.
+    A command of ``_ENDING_WELL`` that has not begun its work exits with 0, or with the value of ``--exit-on-signal``.
+    This function reads that option itself, because click may not have parsed the arguments yet.
     """
     if not is_starting() or not any(tuple(arguments[: len(command)]) == command for command in _ENDING_WELL):
         return exit_status()

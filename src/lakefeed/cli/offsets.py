@@ -1,4 +1,4 @@
-"""``lakefeed offsets``: shows a feed's offsets, and moves the feed to others."""
+"""``lakefeed offsets``: shows a feed's offsets, and moves the feed to other offsets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=CommandGroup)
 def offsets() -> None:
-    """Show or move a feed's offsets: checkpoint, ledger and group."""
+    """Show or move a feed's offsets in its checkpoint, ledger and consumer group."""
 
 
 @offsets.command()
@@ -37,7 +37,7 @@ def show(pipeline: Path, topic: str | None) -> None:
     """Show PIPELINE's offsets, and what a start would do now.
 
     Changes nothing, and may run beside the feed. Starts Spark only if the transform has changed since the last start,
-    to find out which state it keeps.
+    to find out which state the transform keeps.
 
     Exit status: 0 if a start would resume, 1 if it would be refused.
     """

@@ -41,22 +41,22 @@ set_option = click.option(
     metavar="KEY=VALUE",
     help="Override a setting of the pipeline file: --set trigger='5 seconds'.",
 )
-topic_option = click.option("--topic", metavar="NAME", help="Only the table of this topic, if the pipeline has many.")
+topic_option = click.option("--topic", metavar="NAME", help="If the pipeline has many tables: only this topic's table.")
 decode_option = click.option(
     "--decode",
     metavar="FORMAT",
-    help="For a TOPIC: avro, protobuf, json_schema, json, string, raw, or a block.",
+    help="Format of a TOPIC's values: avro, protobuf, json_schema, json, string, raw, or a decode block.",
 )
 master_option = click.option("--master", help="Spark master.  [default: local[*]]")
-log_file_option = click.option("--log-file", type=FILE, help="Where the JVM's log goes.  [default: logs/ in the cache]")
+log_file_option = click.option("--log-file", type=FILE, help="File for the JVM's log.  [default: in the cache's logs/]")
 url_option = click.option(
     "--url",
     "urls",
     multiple=True,
     metavar="URL",
-    help="A dashboard, instead of this machine's drivers; LAKEFEED_TOKEN has its token.",
+    help="Ask this dashboard instead of this machine's drivers; LAKEFEED_TOKEN has its token.",
 )
-token_file_option = click.option("--token-file", type=FILE, help="File with the token of the dashboard.")
+token_file_option = click.option("--token-file", type=FILE, help="File with the dashboard's token.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Print what the command would do, and change nothing.")
 yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 output_option = click.option(
@@ -137,12 +137,12 @@ def decode_block_of(text: str, registry: str | None) -> dict[str, Any]:
 
 
 def refuse_options_of_topics(decode: str | None, registry: str | None, bootstrap_servers: str | None) -> None:
-    """Raise a ConfigError if one of the options is given, because a pipeline file has these settings itself."""
+    """Raise a ConfigError if one of the options is given, because the pipeline file sets the same."""
     options = {"--decode": decode, "--registry": registry, "--bootstrap-servers": bootstrap_servers}
     for option, given in options.items():
         if given is not None:
             hint = "--set KEY=VALUE overrides a setting of the file"
-            raise ConfigError(f"{option} is for a topic, and a pipeline file has its own setting", hint=hint)
+            raise ConfigError(f"{option} is only for a TOPIC; a pipeline file has its own setting", hint=hint)
 
 
 def kafka_options(settings: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -227,23 +227,23 @@ def one_part_of(declared: lakefeed.Pipeline, topic: str | None) -> lakefeed.Pipe
 
 
 def options_of_packages(command: str) -> str | None:
-    """Return the end of a command's help: the options that packages add to it."""
+    """Return the last paragraph of a command's help, which lists the options that packages add to the command."""
     found = [(name.split()[1], each) for name, each in installed_commands().items() if name.startswith(f"{command} --")]
     lines = [f"{option:<13} {each.help} {option} --help shows more." for option, each in found]
     return "\n".join(["\b", "Options of packages:", *lines]) if lines else None
 
 
 class CommandGroup(click.Group):
-    """A group to which packages add commands by whole names, such as ``offsets export``."""
+    """A group of commands, to which packages add theirs by whole names, such as ``offsets export``."""
 
     def added(self) -> dict[str, CliCommand]:
-        """Return the commands that packages add, by their names in this group; none is imported yet."""
+        """Return the commands that packages add to this group, by name without the group's; imports none of them."""
         prefix = f"{self.name} "
         found = installed_commands().items()
         return {name.removeprefix(prefix): command for name, command in found if name.startswith(prefix)}
 
     def whole_name(self, name: str) -> str:
-        """Return the name by which a package declares a command."""
+        """Return the name by which a package declares this group's command ``name``."""
         return f"{self.name} {name}"
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -259,7 +259,7 @@ class CommandGroup(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         name = args[0] if args else ""
         for option in (each for each in args[1:] if each.startswith("--")):
-            # A package adds a command for an option of a command as "verify --content".
+            # A package may declare a command that runs when another command gets an option, such as "verify --content".
             if (found := installed_commands().get(f"{name} {option}")) is not None:
                 return name, found.load(), args[1:]
             if (missing := missing_command(f"{name} {option}")) is not None:

@@ -21,10 +21,10 @@ from lakefeed.messages.printable import aligned, printable, printable_json
 from lakefeed.messages.redaction import redacted
 
 INDENT = 12
-"""The width of the names in ``field_lines``, in columns."""
+"""The width in characters of the column of names that ``field_lines`` prints."""
 
 Text = str | Iterable[str]
-"""A text for people, or an iterable of its lines, which is consumed only if they are printed."""
+"""A text for people, or an iterable of its lines; the iterable is consumed only if the lines are printed."""
 
 wrapped = partial(textwrap.wrap, break_long_words=False, break_on_hyphens=False)
 
@@ -35,7 +35,7 @@ def is_json() -> bool:
 
 
 def is_json_output(argv: list[str]) -> bool:
-    """Return whether a command line, perhaps not parsed by click yet, has --output json, so that errors are JSON."""
+    """Return whether a command line, perhaps not parsed by click yet, has --output json."""
     return "--output=json" in argv or any(pair == ("--output", "json") for pair in itertools.pairwise(argv))
 
 
@@ -57,7 +57,7 @@ def _print_json(document: Any, *, indent: int | None) -> None:
 
 
 def fail(error: LakefeedError, *, as_json: bool) -> int:
-    """Print an error and return its exit status; as text, it goes to stderr with a page of the documentation."""
+    """Print an error and return its exit status. The text form goes to stderr and names a page of the documentation."""
     if as_json:
         _print_json(error.as_dict(), indent=2)
     else:
@@ -70,7 +70,7 @@ def fail(error: LakefeedError, *, as_json: bool) -> int:
 
 
 class Styled(str):
-    """A text with colours; if a plain text is added, its control characters are escaped."""
+    """A text with colours. A plain text that is added to it gets its control characters escaped."""
 
     __slots__ = ()
 
@@ -100,12 +100,12 @@ def say(lines: Iterable[str]) -> None:
 
 
 def column_lines(rows: Sequence[tuple[str, ...]], *, left: int, indent: int = 2) -> Iterator[str]:
-    """Align rows in columns: the first ``left`` columns are aligned to the left, the others to the right."""
+    """Format rows as lines with columns: align the first ``left`` columns to the left, the rest to the right."""
     return (" " * indent + line for line in aligned(rows, left=left))
 
 
 def field_lines(name: str, text: str, *, colour: str | None = None) -> Iterator[str]:
-    """Yield a name with a text beside it, wrapped to the terminal's width."""
+    """Yield lines with a name in the first column, and beside it a text that is wrapped to the terminal's width."""
     first, *others = wrapped(text, terminal_width(60, 140, less=INDENT)) or [""]
     yield styled(name.ljust(INDENT)) + styled(first, fg=colour)
     for line in others:
@@ -113,7 +113,7 @@ def field_lines(name: str, text: str, *, colour: str | None = None) -> Iterator[
 
 
 def first_lines(items: Sequence[object], *, most: int) -> Iterator[str]:
-    """Yield the first ``most`` items, a line each, and the number of the others."""
+    """Yield a line for each of the first ``most`` items, and a line with the number of items left out."""
     for item in items[:most]:
         yield f"  {item}"
     if len(items) > most:
@@ -121,7 +121,7 @@ def first_lines(items: Sequence[object], *, most: int) -> Iterator[str]:
 
 
 def terminal_width(least: int, most: int, *, less: int) -> int:
-    """Return the width of the terminal within these bounds, less an indent of ``less`` columns."""
+    """Return the terminal's width, at least ``least`` and at most ``most``, minus an indent of ``less`` characters."""
     return max(least, min(most, shutil.get_terminal_size().columns) - less)
 
 
@@ -146,7 +146,7 @@ def span(start: int | None, end: int | None) -> str:
     return "-" if start is None else f"[{start}, {end})"
 
 
-watch_option = click.option("--watch", is_flag=True, help="Repeat until Ctrl-C.")
+watch_option = click.option("--watch", is_flag=True, help="Show again and again until Ctrl-C.")
 every_option = click.option(
     "--every",
     type=click.FloatRange(0.2),
@@ -157,7 +157,7 @@ every_option = click.option(
 )
 
 Shown = tuple[Any, Sequence[str], int]
-"""A result to show: the document, the lines for people, and the exit status."""
+"""A command's result: its JSON document, its lines for people, and its exit status."""
 
 
 def show(look: Callable[[], Shown], *, watch: bool, every: float) -> int:

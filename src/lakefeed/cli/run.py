@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 @click.option(
     "--probe-port",
     type=click.IntRange(1, 65535),
-    help="Answer /health/live, /health/ready and /metrics of all clients on this port: for Kubernetes.",
+    help="Serve /health/live, /health/ready and /metrics to all clients on this port, for Kubernetes.",
 )
 @click.option(
     "--dashboard",
@@ -141,7 +141,7 @@ def run(
         monitor.control.open(threading.Event(), refusals=dict.fromkeys(ACTIONS, refused))
     with (
         RunView(monitor, log_format=log_format) as view,
-        # After the view has logged an error as a structured line, the process exits, so that main does not print it.
+        # The view logs an error as a structured line and exits the process; otherwise main would print the error again.
         view.logging_errors(exit_with=None if is_json() else _exit),
         declared.serve(monitor, port=endpoint_port if endpoint else None, probe_port=probe_port) as served,
     ):

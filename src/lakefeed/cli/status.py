@@ -54,7 +54,7 @@ TITLES: tuple[str, ...] = (
     "topics",
     multiple=True,
     metavar="NAME",
-    help="Only this topic, or its table; repeatable.",
+    help="Only this topic, or this topic's table; repeatable.",
 )
 @bootstrap_option
 @click.option("--partitions", is_flag=True, help="Show each partition.")
@@ -251,7 +251,7 @@ def _look_at_all(servers: Sequence[FeedServer]) -> Shown:
     if servers:
         found = [(server, str(listed.get("feed"))) for server in servers for listed in server.feeds()]
         asked = [partial(_remote_document, server, feed) for server, feed in found]
-    # A driver that hangs takes three seconds; since all are asked at the same time, fifty also take three.
+    # A driver that hangs takes three seconds. All drivers are asked at the same time, so fifty also take three seconds.
     with ThreadPoolExecutor(max(1, min(MOST_AT_ONCE, len(asked)))) as pool:
         documents = list(pool.map(lambda ask_one: ask_one(), asked))
     rows = [TITLES, *(_row_of(document) for document in documents)]
@@ -270,7 +270,7 @@ def _driver_document(driver: DriverFile) -> dict[str, Any]:
 def _remote_document(server: FeedServer, feed: str) -> dict[str, Any]:
     try:
         progress = server.progress(feed)
-    except (Unreachable, ResourceMissing):  # The feed may have ended since the dashboard listed it.
+    except (Unreachable, ResourceMissing):  # The dashboard listed the feed, but the feed may have ended since.
         return _document(feed, "no answer", None, None, None, None)
     driver = progress.driver
     return _document(feed, _state_of(progress), driver.host, driver.pid, progress.started_at, progress)

@@ -46,7 +46,7 @@ def verify(pipeline: Path, deep: bool, topic: str | None) -> None:
 
 
 def _all_lines(all_done: list[Verification]) -> Iterator[str]:
-    """Yield short lines about the tables without faults, then all lines about the others."""
+    """Yield a short summary of each table without faults, then the full result of each table with faults."""
     for done in all_done:
         if not done.faults:
             yield from _verdict_lines(done)

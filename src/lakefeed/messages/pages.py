@@ -6,7 +6,7 @@ import sys
 from functools import cache
 
 GENERAL = ("troubleshooting", "pipeline-files", "check")
-"""Pages about errors with many causes; the page of the setting or of the raising module is better if there is one."""
+"""Pages about errors with many causes. If the setting or the raising module has a page, it is shown instead."""
 
 
 def page_command(topic: str) -> str:
@@ -24,7 +24,7 @@ def pages() -> dict[str, dict[str, str]]:
 
 
 def page_of_text(what: str) -> str | None:
-    """Return the page for an error's text; None if the setting or the raising module decides on the page."""
+    """Return the page for an error's text; None if the page depends on the setting or the raising module."""
     return next((page for words, page in pages()["texts"].items() if words in what), None)
 
 
@@ -37,9 +37,9 @@ def page_of_setting(key: str) -> str | None:
 
 
 def page_of_module(module: str) -> str | None:
-    """Return the page about the work of a module; None if there is no such page.
+    """Return the page for errors that a module raises; None if there is no such page.
 
-    A plug-in names its page in the variable ``PAGE`` of the module's package or of a package around it.
+    A plug-in names its page in the variable ``PAGE`` of the module's package, or of a package that contains it.
     """
     package, *parts = module.split(".")
     if package != "lakefeed":

@@ -1,7 +1,7 @@
 """Makes text from records, schemas and servers harmless for a terminal.
 
-In such text a control character can move the cursor, or change colours or the window's title; a direction mark can make
-a line look like another one. Both are replaced by escapes.
+A control character can move the cursor, or change colours or the window's title. A direction mark can make a line look
+like another line. Both are replaced by escapes.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ def printable(text: str, *, keep: str = "") -> str:
 
 
 def shortened(text: str) -> str:
-    """Cut each word of more than 500 letters after 200, since a name from a server or a file may have any length."""
+    """Cut each word of more than 500 letters after 200: a name from a server or a file may have any length."""
     return _LONG.sub(lambda word: f"{word[0][:200]}… ({len(word[0]):,} letters)", text) if len(text) > 500 else text
 
 
 def printable_json(text: str) -> str:
-    """Return a JSON document with unprintable characters as JSON's own escapes, which leave the values the same."""
+    """Return a JSON document with JSON's own escapes for unprintable characters; its values stay the same."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text)
@@ -51,9 +51,7 @@ def _escape(char: str) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]], *, left: int) -> list[str]:
-    """Align cells in columns: the first ``left`` columns are aligned to the left, the others to the right, as numbers
-    are.
-    """
+    """Align cells in columns: the first ``left`` columns to the left, others, such as numbers, to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(
@@ -111,14 +109,14 @@ def _cell(text: str) -> str:
 LEFT_OUT = "…"
 LONGEST = 500
 
-# The class of Spark's error; classes that only wrap another error are skipped.
+# Matches the class of Spark's error; classes that only wrap another error are skipped.
 _CLASS = re.compile(r"\[(?!STREAM_FAILED|TASK_WRITE_FAILED|FOREACH_BATCH)([A-Z][A-Z0-9_.]+)\]")
 _STATE = re.compile(r"SQLSTATE: (\w{5})")
-# The beginnings of SQLSTATE for errors in values: cardinality, data, constraint, functions and raise_error.
+# The SQLSTATE of an error in values begins with one of these: cardinality, data, constraint, functions, raise_error.
 _OF_DATA = ("21", "22", "23", "38", "39", "P0")
 _CAST = re.compile(r'.* of the type ("[^"]*") cannot be cast to ("[^"]*")', re.DOTALL)
 _COLUMN = re.compile(r"column(?: or variable)? (`[^`]*`)")
-# Spark shows the last line of the failing expression in the user's SQL, with carets below it.
+# Spark's message has the last line of the failing expression in the user's SQL, with carets below this line.
 _CONTEXT = re.compile(r"^== SQL[^\n]*==\n(?:.*\n)*?(.*)\n( *)(\^+)$", re.MULTILINE)
 
 # For each message of Java or a database that quotes a value: the text before it, the quote, the text after it.
@@ -141,7 +139,7 @@ _PREVIEW = re.compile(
 
 
 def without_values(text: str) -> str:
-    """Remove values of records from an error message, but not the error's class and its place in the SQL.
+    """Return an error message without values of records, but with the error's class and its position in the SQL.
 
     LAKEFEED_DEBUG=1 shows the original message.
     """

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 HIDDEN = "**********"
 SHORTEST = 4
-"""Secrets of fewer letters are not hidden, because so few letters occur in every text."""
+"""Secrets with fewer letters are not hidden, because so few letters occur in any text."""
 SHORTEST_OF_FREE = 8
-"""The limit for values that are only presumed to be secrets: shorter ones may be numbers or ordinary words."""
+"""The same for values that are only presumed to be secrets: shorter values may be numbers or ordinary words."""
 
 _known: set[str] = set()
 

@@ -14,7 +14,7 @@ LONGEST_IN_LOG = 2000
 
 def one_line(text: str, *, most: int = LONGEST) -> str:
     """Return the first ``most`` characters on one line, without secrets and control characters."""
-    # Hide secrets before the text is cut, because the cut could leave a part of a secret.
+    # Hide secrets first, because cutting the text could leave a part of a secret.
     words = " ".join(redacted(text).split())
     return printable(shortened(words, most=most))
 
@@ -27,8 +27,8 @@ def shortened(text: str, *, most: int) -> str:
 
 
 def json_line(document: Any) -> str:
-    """Return a document as one line of JSON: long texts are cut, secrets hidden and unprintable characters escaped."""
-    # Hide secrets value by value: in the whole line, hiding a secret such as 1234 or true could break the JSON.
+    """Return a document as one line of JSON, with long texts cut, secrets hidden and unprintable characters escaped."""
+    # Hide secrets in each value: in the whole line, to hide a secret such as 1234 or true could break the JSON.
     return printable_json(
         json.dumps(
             _bounded(document),
@@ -50,7 +50,7 @@ def _bounded(value: Any) -> Any:
 
 
 def _key(key: Any) -> Any:
-    """Cut a key, and hide secrets in the key unless it is a name or a number, as lakefeed's own keys are."""
+    """Cut a key and hide secrets in it, unless it is a name or a number, as lakefeed's own keys are."""
     is_own = isinstance(key, str) and (key.isidentifier() or key.isdecimal())
     return shortened(key, most=LONGEST_IN_LOG) if is_own else _bounded(key)
 

@@ -1,4 +1,4 @@
-"""Counts the work of a run, and estimates the age of records from the end offsets that a driver gets at each batch."""
+"""Counts the work of a run, and estimates records' ages from the end offsets that a driver gets at each batch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakefeed.monitor.model import RunTotals
 DURATION_BOUNDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 """Upper bounds of the histogram of durations, in seconds."""
 MOST_REASONS = 20
-"""The most dead-letter reasons that are counted separately, since the reasons depend on the data without limit."""
+"""The most dead-letter reasons that are counted separately: the data decide how many different reasons there are."""
 OTHER = "other"
 UNCLASSED = "unknown"
 
@@ -77,7 +77,7 @@ class RunCounters:
         )
 
     def _bounded_reasons(self, batch: FinishedBatch) -> dict[str, int]:
-        """Return the batch's dead letters by reason; those of further reasons are under ``OTHER``."""
+        """Return the batch's dead letters by reason; letters with reasons beyond the limit are under ``OTHER``."""
         known, counts = set(self.reasons) - {OTHER}, dict[str, int]()
         for reason in batch.reasons:
             if len(known) < MOST_REASONS:
@@ -101,26 +101,26 @@ def _sums(before: Mapping[str, Number], more: Mapping[str, Number]) -> dict[str,
 
 
 MOST_MARKS = 120
-"""The largest number of observations of one partition; they take 2 kB."""
+"""The most observations of one partition in memory; they take 2 kB."""
 
 
 @dataclass
 class EndTimes:
     """The times at which a driver first observed end offsets of a partition.
 
-    A driver gets the end offsets without a request, but no times of unread records. So the age of a record counts from
-    the first observation that includes the record. The age is never too high, and too low by at most the time between
-    two observations. If there are too many observations, every second one is dropped.
+    A driver gets the end offsets without a further request, but no times of unread records. So a record's age is
+    counted from the first observation that includes the record. This age is never too high, and it is too low by at
+    most the time between two observations. If there are too many observations, every second one is dropped.
     """
 
     _times: array[float] = field(default_factory=lambda: array("d"))
     _ends: array[int] = field(default_factory=lambda: array("q"))
 
     def observe(self, end: int, *, at: float) -> None:
-        """Add an observation; if the end is lower than before, the topic was recreated, so drop all older ones."""
+        """Add an observation. If the end is lower than before, the topic was recreated: drop all older observations."""
         if self._ends and end < self._ends[-1]:
             del self._times[:], self._ends[:]
-        # A batch reports the end offset at the time of its planning: drop the observations after this time.
+        # A batch reports the end offset of the moment when it was planned: drop the observations after that moment.
         while self._times and self._times[-1] >= at:
             del self._times[-1], self._ends[-1]
         if self._ends and self._ends[-1] == end:
@@ -132,14 +132,14 @@ class EndTimes:
             self._ends = self._ends[:1] + self._ends[1:-1:2] + self._ends[-1:]
 
     def reaches(self, end: int, *, at: float) -> None:
-        """Note that the topic has at least the offsets before ``end``."""
+        """Record that the partition has at least the offsets before ``end``."""
         if self._ends and end > self._ends[-1]:
             self.observe(end, at=at)
 
     def age(self, offset: int, *, now: float) -> float | None:
         """Return the least possible age of the record at ``offset``; 0 if the topic has no such record yet.
 
-        None if the first observation already includes the record, which may have any age then.
+        None if the first observation already includes the record, because the record may have any age then.
         """
         if not self._ends or offset < self._ends[0]:
             return None

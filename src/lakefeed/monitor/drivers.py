@@ -1,7 +1,7 @@
 """The files by which the drivers on this machine are found.
 
-When a driver begins, it writes ``drivers/<digest>.json``, which only its user can read, with its process and its
-endpoint. When the driver ends, it adds how the run ended. The file of a killed driver lacks this, and its process does
+When a driver begins, it writes its process and its endpoint into ``drivers/<digest>.json``, which only its user can
+read. When the driver ends, it adds how the run ended. A driver was killed if its file lacks this and its process does
 not exist.
 """
 
@@ -55,8 +55,8 @@ class DriverFile(JsonModel):
         fence: the driver's fence in the ledger, after it ``has_begun`` to write; None if the sink has no fences.
         ended: how the run ended; None while the driver runs, or if its process was killed.
         error: the error that ended the run.
-        boot: the id of the machine's boot; ``pid`` identifies the driver only in this boot and in ``pid_namespace``.
-        alive_at: the file's time, which is at most ``TOUCH_SECONDS`` before the end of the process.
+        boot: an id that changes when the machine boots; ``pid`` is valid only in this boot and in ``pid_namespace``.
+        alive_at: the file's modification time, at most ``TOUCH_SECONDS`` before the end of the process.
     """
 
     feed: str
@@ -112,10 +112,11 @@ def announced(
     token: str | None = None,
     say: Callable[[str], None] = _log.warning,
 ) -> Iterator[Callable[[str | None], None]]:
-    """Keep the driver's file up to date within this block; yield a function that writes the driver's fence into it.
+    """Update the driver's file during the ``with`` block; yield a function that writes the driver's fence into it.
 
-    ``say`` reports a folder that is not writable; without a home, nothing happens. If an earlier driver still runs at
-    the end of the block, for example because this start was refused, the earlier driver's file is restored.
+    ``say`` gets a message if the folder is not writable; if the user has no home, no file is written. If an earlier
+    driver still runs at the end of the block, for example because this start was refused, the earlier driver's file is
+    restored.
     """
     try:
         path = path_of(identity)
@@ -168,14 +169,14 @@ def announced(
 
 
 def _failure_of(error: BaseException) -> Failure:
-    """Return an error as the driver's file stores it: on one line and without secrets, as in the endpoint's answers."""
+    """Return an error for the driver's file: on one line and without secrets, as in the endpoint's answers."""
     failure = Failure.of(error, at=time.time())
     words = {name: value and one_line(value, most=LONGEST_IN_LOG) for name, value in failure if isinstance(value, str)}
     return failure.model_copy(update=words)
 
 
 def _touch(path: Path, own: DriverFile, ends: threading.Event) -> None:
-    """Update the file's time regularly, so that after a kill the file shows how long the process existed."""
+    """Update the file's time regularly, so that it shows until when a killed process existed."""
     while not ends.wait(TOUCH_SECONDS):
         present = read(path)
         if present is not None and (present.pid, present.since, present.ended) == (own.pid, own.since, None):
@@ -221,7 +222,7 @@ def all_drivers(*, folder: Path | None = None) -> list[DriverFile]:
 
 ASK_SECONDS = 3.0
 MOST_BYTES = 16 << 20
-"""The largest answer; the progress of a feed with 10,000 partitions has 3 MB."""
+"""The largest accepted answer; the progress of a feed with 10,000 partitions takes 3 MB."""
 LONGEST_NUMBER = 19
 
 D = TypeVar("D", bound=JsonModel)
@@ -235,9 +236,9 @@ class Events(JsonModel):
 
 @dataclass(frozen=True)
 class FeedServer:
-    """A driver's endpoint or a dashboard, the token for it, and the timeout for a complete answer.
+    """A driver's endpoint or a dashboard, its token, and the timeout for a complete answer.
 
-    A dashboard has many feeds, so its callers name one with ``feed``; a driver has only one feed.
+    A dashboard has many feeds, so callers name one with ``feed``. A driver has only one feed.
     """
 
     url: str
@@ -306,7 +307,7 @@ class FeedServer:
             document = json.loads(answer.body, parse_int=_whole)
         except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
             what = f"the server does not answer: {type(error).__name__}"
-            raise Unreachable(what, where=self._where, hint="check the address, and that the driver runs") from None
+            raise Unreachable(what, where=self._where, hint="check the address, and whether the driver runs") from None
         if not isinstance(document, dict):
             raise not_lakefeed(self._where)
         return answer.status, document
@@ -318,7 +319,7 @@ class FeedServer:
 
 
 def _whole(digits: str) -> int:
-    """Read a number; refuse long numbers, which int would take minutes to read, since any program may answer."""
+    """Convert digits to a number; refuse a long number, which would take minutes: any program may have answered."""
     if len(digits) > LONGEST_NUMBER:
         raise ValueError(f"a number has {len(digits):,} digits")
     return int(digits)
@@ -352,7 +353,7 @@ def _refusal(status: int, document: Mapping[str, Any], where: str) -> LakefeedEr
     if status == 404:
         hint = "the feed may have ended; lakefeed status --url lists the feeds"
         return ResourceMissing("the server has no such page or feed", where=where, hint=hint)
-    # A dashboard sends such a status for a driver that was killed or hangs.
+    # A dashboard answers with such a status if the driver was killed or hangs.
     why = document.get("error")
     reason = f": {one_line(why)}" if isinstance(why, str) else ""
     hint = "read the driver's log, and check that its process runs"

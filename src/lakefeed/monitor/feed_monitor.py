@@ -1,7 +1,7 @@
 """Keeps the progress of one running feed for all views.
 
 The feed's threads report events, as ``lakefeed.feed.observer`` defines them, and the views' threads read the progress.
-Both kinds of threads hold the same lock, for microseconds only. No method sends a request to a server.
+All these threads use one lock, and hold it only for microseconds. No method sends a request to a server.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from lakefeed.stopwatch import Stopwatch, timing
 MOST_REASONS = 5
 RATE_SECONDS = 60.0
 TASKS_AFTER_SECONDS = 2.0
-"""The time in a batch after which the monitor asks Spark for tasks; a shorter batch ends before a view shows them."""
+"""After this time in a batch, the monitor asks Spark for the tasks; a shorter batch ends before a view shows them."""
 TASKS_EVERY_SECONDS = 1.0
 
 
@@ -56,7 +56,7 @@ class FeedMonitor(RunObserver):
         self.control = FeedControl(self.events, show=self._show_pause, clock=clock)
         self.stopwatch = Stopwatch()
         self._clock = clock
-        # Durations need a steady clock: setting the system clock must not make a loop seem to hang, or a batch long.
+        # Measure durations by a monotonic clock: when the system clock is set, no loop must seem to hang.
         self._steady = steady or (time.monotonic if clock is time.time else clock)
         self._alive: float | None = None
         self._began = 0.0
@@ -135,7 +135,7 @@ class FeedMonitor(RunObserver):
                 self._read[span.topic, span.partition] = span.end
                 if span.key in self._ends:
                     self._ends[span.key].reaches(span.end, at=now)
-                # After a move of the feed, or if the topic was recreated, the batch starts at an unexpected offset.
+                # The batch starts at an unexpected offset if the feed was moved or the topic recreated.
                 self._committed[span.topic, span.partition] = span.start
             offsets = sum(span.records for span in spans) if spans else None
             self._work_on(RunningBatch(batch_id=batch_id, began_at=now, offsets=offsets))
@@ -166,7 +166,7 @@ class FeedMonitor(RunObserver):
     def finish(self, batch: FinishedBatch, *, ends: Mapping[Partition, int] | None = None) -> FinishedBatch:
         with self._lock:
             if ends:
-                # Spark asks for the topics' ends while it plans a batch, so the ends are as old as the plan.
+                # Spark asks for the topics' end offsets while it plans a batch, so they are as old as the plan.
                 planned = batch.finished_at - batch.seconds + batch.phases.get("plan", 0.0)
                 self._observe(ends, at=max(0.0, planned))
             batch = batch.model_copy(update={"lag_seconds": self._age(batch)})
@@ -232,7 +232,7 @@ class FeedMonitor(RunObserver):
             found = {
                 "tasks_done": counts.done,
                 "tasks": counts.total,
-                # The next job of the same batch counts its records from 0, so keep the greater number.
+                # Each job of a batch counts its records from 0, so store the greatest number.
                 "records": max(counts.records, running.records or 0) or None,
                 "phase": self.stopwatch.current,
             }
@@ -266,7 +266,7 @@ class FeedMonitor(RunObserver):
 
     @contextmanager
     def until_end(self) -> Iterator[None]:
-        """Record the end of the run when this block ends, with the error that ended the block, if any."""
+        """Record the end of the run when the ``with`` block ends, with the block's error, if any."""
         try:
             yield
         except BaseException as error:
@@ -352,7 +352,7 @@ class FeedMonitor(RunObserver):
     def _work_on(self, running: RunningBatch) -> None:
         self._began = self._asked_at = self._steady()
         self._tasks_wait = False
-        # If the feed waits for a server, this batch is a new attempt.
+        # If the feed has waited for a server, this batch is its next attempt.
         state = "working" if self._progress.waits_for is None else "retrying"
         self._change(running=running, state=state, progress_at=running.began_at)
 
@@ -370,7 +370,7 @@ class FeedMonitor(RunObserver):
         if not batch.lag:
             return None if batch.lag is None else 0.0
         now = self._clock()
-        # The next batch may have begun already, so take the read offsets from the ranges of ``batch``.
+        # Get the offsets that were read from the ranges of ``batch``, because the next batch may have begun already.
         read = {**self._read, **{span.key: span.end for span in batch.ranges}}
         ages = [
             self._ends[partition].age(read[partition], now=now)

@@ -1,7 +1,7 @@
 """Stores the figures of the last 24 hours' batches in a few megabytes.
 
-A batch as an object takes 2 kB: 200 MB a day at one batch a second. Charts only need figures, so the history has a
-column of 8-byte numbers for each figure, and objects only for the newest batches. If several batches end within one
+A batch as an object takes 2 kB, or 200 MB a day at one batch a second. Charts need only figures. So the history has a
+column of 8-byte numbers for each figure, and objects for the newest batches only. If several batches end within one
 second, one row has their sums.
 """
 
@@ -47,7 +47,7 @@ class Point(JsonModel):
     """The sums over successive batches; unknown values are None.
 
     Attributes:
-        at: the end of the last batch; ``batch``, ``lag``, ``lag_seconds`` and ``state_rows`` are also the last batch's.
+        at: the end of the last batch; ``batch``, ``lag``, ``lag_seconds`` and ``state_rows`` are the last batch's, too.
         seconds: the sum of the batches' durations.
     """
 
@@ -71,7 +71,7 @@ class Point(JsonModel):
 
     @property
     def rate(self) -> float:
-        """Records per second while the batches ran."""
+        """Records per second, without the time between the batches."""
         return per_second(self.records, self.seconds)
 
 
@@ -85,7 +85,7 @@ class RunHistory(JsonModel):
 class BatchHistory:
     """Stores the batches of the last ``HOURS`` hours; it is not thread-safe.
 
-    The rows are in blocks of arrays, so that dropping the oldest rows moves no others.
+    The rows are in blocks of arrays, so that the oldest rows can be dropped without moving any other row.
     """
 
     def __init__(self, *, seconds: float = HOURS * 3600, most_rows: int = MOST_ROWS) -> None:
@@ -112,7 +112,7 @@ class BatchHistory:
             self._blocks.popleft()
 
     def blocks(self, *, since: float = 0.0) -> list[Block]:
-        """Return a copy of the blocks that have rows since a time, for ``points_of``; the copy has at most 12 MB."""
+        """Return a copy, of at most 12 MB, of the blocks with rows since a time; ``points_of`` reads the copy."""
         newest = [block for block in self._blocks if block["at"][-1] >= since]
         return [{name: column[:] for name, column in block.items()} for block in newest]
 

@@ -20,7 +20,7 @@ from lakefeed.ledger.pauses import Pause
 State = Literal["starting", "waiting", "working", "retrying", "paused", "stopping", "ended", "failed"]
 
 HANGS_AFTER_SECONDS = 60.0
-"""A driver hangs if its loop has not turned for this time; the loop turns four times a second."""
+"""A driver hangs if its loop, which turns four times a second, has not turned for this time."""
 
 
 class PartitionLag(JsonModel):
@@ -89,7 +89,7 @@ class Driver(JsonModel):
     """The process that runs a feed.
 
     Attributes:
-        started: the start time of the process in the operating system; a later process with the same id differs in it.
+        started: the start time of the process in the operating system; it differs if another process gets the same id.
         spark_ui: the URL of Spark's UI; None if it is off.
     """
 
@@ -111,7 +111,7 @@ class Failure(JsonModel):
 
     @classmethod
     def of(cls, error: BaseException, *, at: float) -> Failure:
-        """Return an error's parts; of a foreign error only the class, since its text may contain values of records."""
+        """Return an error's parts; only the class if it is not lakefeed's: its text may contain values of records."""
         name = type(error).__name__
         if isinstance(error, LakefeedError):
             return cls(error=name, what=error.what, where=error.where, hint=error.hint, at=at)
@@ -156,10 +156,10 @@ class FeedProgress(JsonModel):
         fence: the driver's fence in the sink's ledger; None if the sink has no fences.
         rate: records per second over the last minute, pauses included; 0 if the feed is idle, None during the first
             batch or a long batch.
-        partitions: the partitions' lags, with the topics' ends from the time when the last batch was planned.
+        partitions: the partitions' lags; the topics' ends are those when the last batch was planned.
         last_dead_letters: the reasons in the newest batch with dead letters.
         waits_for: in the state ``retrying``, the answer of the server that the feed waits for.
-        failed_tables: the errors of tables that do not continue, by topic, in a run with many tables.
+        failed_tables: in a run with many tables, by topic, the errors of tables that do not continue.
     """
 
     feed: str
@@ -229,7 +229,7 @@ class FeedProgress(JsonModel):
         if self.paused is not None or self.state in ("ended", "failed") or not (self.lag or self.running):
             return 0.0
         since = self.taken_at - (self.last_commit_at or self.started_at)
-        # After an idle night the last commit is hours ago, but a record that has just arrived has not waited.
+        # Do not count from the last commit: after an idle night it is hours old, but a new record has not waited.
         waited = self.lag_seconds if self.lag else self.running.seconds if self.running else None
         return since if waited is None else min(since, waited)
 

@@ -1,7 +1,7 @@
 """Shows a run: in a terminal as a panel, otherwise as a line per batch, in text or JSON.
 
-Without a terminal, a feed that finishes no batch for a minute prints a heartbeat, so a log without new lines means that
-the driver does not run.
+Without a terminal, a feed that finishes no batch for a minute prints a heartbeat. So if a log gets no new lines, the
+driver does not run.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def joined(parts: Iterable[str]) -> str:
 
 
 def batch_line(batch: FinishedBatch, *, total: int | None = None) -> str:
-    """Return a line about a finished batch; ``total`` is the number of records of the run."""
+    """Return a line about a finished batch; ``total`` is the number of records of the run so far."""
     rows = requests = ""
     if batch.rows is not None:
         rows = f"out {batch.rows:,} ({batch.output_rate:,.0f}/s)"
@@ -203,7 +203,7 @@ def _state_line(progress: FeedProgress) -> Text:
 
 
 class LiveLine:
-    """A context manager with a line on stderr that changes in a terminal."""
+    """A context manager that shows a line on stderr and, in a terminal, changes it in place."""
 
     def __init__(self, text: str, *, console: Console | None = None) -> None:
         self.console = console or Console(file=sys.stderr, highlight=False)
@@ -228,7 +228,7 @@ class LiveLine:
 
 
 class ProgressView(LiveLine):
-    """Shows batches: in a terminal on the changing line, otherwise each batch on a new line."""
+    """Shows batches: in a terminal on one line that changes, otherwise each batch on a new line."""
 
     def __init__(self, title: str, *, console: Console | None = None) -> None:
         super().__init__(f"{title}: waiting for the first batch", console=console)
@@ -251,24 +251,24 @@ LogFormat = Literal["text", "json"]
 HEARTBEAT_SECONDS = 60.0
 REFRESH_PER_SECOND = 2
 END_SECONDS = 1.0
-"""The longest time that the end of a run waits for a heartbeat, which hangs if the reader of a pipe does not read."""
+"""How long a run waits at its end for the thread of heartbeats, which hangs if a pipe's reader does not read."""
 ACTION_SECONDS = 0.5
 MOST_OFFSETS = 100
-"""The largest number of partitions whose offsets one structured line lists."""
+"""The most partitions whose offsets a structured line lists."""
 
 LONGEST_NOTE = 10_000
 _RECORD = re.compile(r"\btopic ([A-Za-z0-9._-]{1,249}), partition (\d+), offset (\d+)")
 
 
 class _Console(Console):
-    """A console that only raises an error for a broken pipe; rich's console also closes the process's stdout."""
+    """A console that raises an error for a broken pipe; rich's own console would close the process's stdout."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
 class RunView:
-    """Shows the batches, notes and errors of one run within its block."""
+    """Shows the batches, notes and errors of one run during its ``with`` block."""
 
     def __init__(
         self,
@@ -331,7 +331,7 @@ class RunView:
 
     @contextmanager
     def logging_errors(self, *, exit_with: Callable[[int], object] | None = None) -> Iterator[None]:
-        """In JSON format, log the error that ends this block; in text format, the command prints it.
+        """With the format json, log an error that ends the ``with`` block; with text, the command prints it.
 
         Args:
             exit_with: called with the error's exit status after the log line; without it, the error is raised.
@@ -352,7 +352,7 @@ class RunView:
             raise
 
     def heartbeat(self) -> None:
-        """Print what the feed does now, if the last line is older than a minute."""
+        """Print a line about what the feed does now, if the last line is older than a minute."""
         if self._clock() - self._written_at < self._heartbeat_seconds:
             return
         progress = self.monitor.snapshot()
@@ -401,7 +401,7 @@ class RunView:
                 if event.kind == "action" or (event.kind in ("note", "error") and "action" in event.details):
                     try:
                         self.action(event)
-                    except OSError:  # The pipe has no reader any more, as in ``_beat``.
+                    except OSError:  # The pipe has no reader any more; ``_beat`` has the same case.
                         return
             if ends:
                 return
@@ -429,6 +429,6 @@ def batch_fields(batch: FinishedBatch) -> dict[str, Any]:
 
 
 def record_of(text: str) -> dict[str, Any]:
-    """Return topic, partition and offset of the record that a message names, if it names one."""
+    """Return topic, partition and offset of the record that a message names; empty if it names no record."""
     match = _RECORD.search(one_line(text, most=LONGEST_NOTE))
     return {} if match is None else {"topic": match[1], "partition": int(match[2]), "offset": int(match[3])}

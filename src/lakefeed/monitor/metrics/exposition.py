@@ -23,7 +23,7 @@ class MetricsText(NamedTuple):
 
 
 def metrics_text(readings: Iterable[FeedReading], *, accept: str = "") -> MetricsText:
-    """Return the metrics of feeds as text, in the format that the request's header ``accept`` asks for."""
+    """Return the feeds' metrics as text, in the format that ``accept``, a header of the request, asks for."""
     from prometheus_client.exposition import choose_encoder
     from prometheus_client.registry import Collector
 
@@ -39,7 +39,7 @@ def metrics_text(readings: Iterable[FeedReading], *, accept: str = "") -> Metric
 
 
 def takes_open_metrics(accept: str) -> bool:
-    """Return whether a client accepts OpenMetrics, and does not exclude it with a quality of 0."""
+    """Return whether a client accepts OpenMetrics, with a quality above 0."""
     for wish in accept.lower().split(","):
         name, *parameters = (part.strip() for part in wish.split(";"))
         if name == OPEN_METRICS:

@@ -21,7 +21,7 @@ from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.model import FeedHealth, FeedProgress, PartitionLag, State
 
 LONGEST_LABEL = 250
-"""The longest value of a label; the longest name of a topic is shorter."""
+"""The most characters of a label's value; names of topics are shorter."""
 PARTITIONS = 200
 
 
@@ -62,13 +62,13 @@ class FeedReading:
 
     @property
     def shown_partitions(self) -> tuple[PartitionLag, ...]:
-        """The partitions that have their own series: always the same ones, so that the number of series is limited."""
+        """The partitions with series of their own, always the same ones, so that the number of series is limited."""
         return self.progress.partitions[: self.settings.partitions]
 
 
 @dataclass(frozen=True)
 class Buckets:
-    """A histogram: ``counts`` has the number of values per interval between bounds; the last one has no end."""
+    """A histogram: ``counts`` has the number of values per interval between bounds; the last interval has no end."""
 
     bounds: tuple[float, ...]
     counts: tuple[int, ...]
@@ -78,7 +78,7 @@ class Buckets:
 
     @property
     def cumulative(self) -> Iterator[tuple[float, int]]:
-        """Yield the bounds with the number of values up to them."""
+        """Yield each bound with the number of values up to this bound."""
         total = 0
         for bound, count in zip((*self.bounds, float("inf")), self.counts, strict=True):
             total += count
@@ -88,7 +88,7 @@ class Buckets:
 Labels = tuple[str, ...]
 Value = float | Buckets | None
 Reader = Callable[["FeedReading"], Value | Mapping[Labels, float | None]]
-"""Returns a metric's value, or its values by their labels; a value of None makes no series."""
+"""A function that returns a metric's value, or its values by labels; a value of None has no series."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Metric:
         return last if last in ("seconds", "bytes") else ""
 
     def values(self, reading: FeedReading) -> dict[Labels, float | Buckets]:
-        """Return the values of a feed by safe labels; of two series that get the same labels, keep only the first."""
+        """Return a feed's values by safe labels; if two series get the same labels, only the first is returned."""
         value = self.read(reading)
         values: Mapping[Labels, Value] = value if isinstance(value, Mapping) else {(): value}
         safe: dict[Labels, float | Buckets] = {}
