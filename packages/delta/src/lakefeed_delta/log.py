@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 from lakefeed.config.connections import Connections
@@ -18,6 +19,7 @@ from lakefeed.ledger.checkpoint import StoredCheckpoint
 
 LOG = "_delta_log"
 _VERSION = re.compile(r"(\d{20})\.json")
+_CHECKSUM = re.compile(r"(\d{20})\.crc")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\..+)?\.(parquet|json)")
 
 
@@ -36,21 +38,15 @@ class TableLog:
 
     def __init__(self, uri: str, connections: Connections) -> None:
         self._uri = uri
-        self._files = StoredCheckpoint(f"{uri}/{LOG}", s3=connections.s3, content="table's log")
+        self._open = partial(StoredCheckpoint, f"{uri}/{LOG}", s3=connections.s3, content="table's log")
+        self._files = self._open()
 
     def entries(self, domain: str) -> Iterator[str]:
         """Yield the configurations of a metadata domain, newest first, as far back as the log goes."""
-        names = set(self._files.names())
-        checkpoint, newest = _newest(names)
-        if newest is None:
-            return
+        names, checkpoint, newest = self.versions()
         found = False
         for version in range(newest, -1, -1):
             if (name := f"{version:020}.json") not in names:
-                if version > checkpoint:
-                    what = f"version {version} of the table's log is missing, and version {newest} is there"
-                    hint = "restore _delta_log from a backup; without this file no reader can open the table"
-                    raise CheckpointMismatch(what, where=self._uri, hint=hint)
                 break
             for action in self._actions(version, name):
                 stored = action.get("domainMetadata")
@@ -60,9 +56,41 @@ class TableLog:
         if not found and checkpoint >= 0:
             yield from self._in_checkpoint(checkpoint, domain, names)
 
+    def versions(self) -> tuple[set[str], int, int]:
+        """Return the names of the log's files, and the versions of the newest checkpoint and of the table.
+
+        A version is -1 if it does not exist.
+
+        Raises:
+            CheckpointMismatch: a version that readers need is missing.
+        """
+        # The first listing may be older than a version that is written meanwhile, and newer than its checksum.
+        for is_last in (False, True):
+            self._files = self._open()
+            names = set(self._files.names())
+            checkpoint = _newest(_CHECKPOINT, names)
+            newest = max(checkpoint, _newest(_VERSION, names))
+            # Delta writes a checksum after each version, so it also shows that the newest version is missing.
+            known = max(newest, _newest(_CHECKSUM, names))
+            missing = [each for each in range(known, checkpoint, -1) if f"{each:020}.json" not in names]
+            if not missing:
+                break
+            if is_last:
+                seen = f"version {newest} is" if missing[0] < newest else "its checksum is"
+                what = f"version {missing[0]} of the table's log is missing, and {seen} there"
+                hint = "restore the file from a backup; without it no reader sees the whole table"
+                raise CheckpointMismatch(what, where=f"{self._uri}/{LOG}", hint=hint)
+        return names, checkpoint, newest
+
+    def require_whole(self) -> None:
+        """Raise a CheckpointMismatch if a version after the newest checkpoint is missing or torn."""
+        _, checkpoint, newest = self.versions()
+        for version in range(checkpoint + 1, newest + 1):
+            self._actions(version, f"{version:020}.json")
+
     def _actions(self, version: int, name: str) -> list[dict[str, Any]]:
         try:
-            return [json.loads(line) for line in self._files.read_bytes(name).decode().splitlines() if line.strip()]
+            return [json.loads(line) for line in _lines(self._files.read_bytes(name))]
         except ValueError:
             what = f"version {version} of the table's log is torn: a line is no JSON"
             hint = "restore the file from a backup; without this file no reader can open the table"
@@ -78,7 +106,7 @@ class TableLog:
                 continue
             content = self._files.read_bytes(name)
             if match[2] == "json":
-                stored = [json.loads(line).get("domainMetadata") for line in content.decode().splitlines()]
+                stored = [json.loads(line).get("domainMetadata") for line in _lines(content)]
             else:
                 import pyarrow as pa
 
@@ -92,10 +120,10 @@ class TableLog:
                     return
 
 
-def _newest(names: Iterable[str]) -> tuple[int, int | None]:
-    """Return the versions of the newest checkpoint and of the table: -1 and None if they do not exist."""
-    # Only a listing shows that a version in the middle is missing.
-    versions = [int(found[1]) for name in names if (found := _VERSION.fullmatch(name))]
-    checkpoint = max((int(found[1]) for name in names if (found := _CHECKPOINT.fullmatch(name))), default=-1)
-    newest = max([*versions, checkpoint])
-    return checkpoint, None if newest < 0 else newest
+def _newest(pattern: re.Pattern[str], names: Iterable[str]) -> int:
+    return max((int(found[1]) for name in names if (found := pattern.fullmatch(name))), default=-1)
+
+
+def _lines(content: bytes) -> list[str]:
+    # Statistics have texts of rows, so a line may contain characters at which Python's splitlines splits, too.
+    return [line for line in content.decode().split("\n") if line]

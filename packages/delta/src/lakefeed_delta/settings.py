@@ -31,8 +31,8 @@ class DeltaSinkConfig(EntrySinkConfig):
     spark_settings: ClassVar[Mapping[str, str]] = {
         # Without Delta's extension, whose parser refuses statements with parameters; a sink that appends needs no SQL.
         **{f"spark.delta.logStore.{scheme}.impl": _STORE for scheme in ("s3a", "s3", "file")},
-        # With it, the listing of a log begins at the version that is known.
-        "spark.hadoop.delta.enableFastS3AListFrom": "true",
+        # With it, Delta reads the whole log after each commit, if the session's time zone is not UTC.
+        "spark.databricks.delta.allFilesInCrc.enabled": "false",
         # The sink opens tables by path, so it does not need Delta's session catalog.
         "spark.databricks.delta.requiredSparkConfsCheck.enabled": "false",
         # The tasks that compute a table's state. Delta's 50 take a second of each start.

@@ -164,6 +164,8 @@ class DeltaStore:
         if self.spark is not None:
             # In a run the JVM knows the log's newest version, and this driver its own last entry.
             if self._newest is None:
+                # Spark leaves out the lines of a version that are no JSON.
+                self._log().require_whole()
                 with self._translated():
                     newest = self.table.entry()
                 if newest is None:
@@ -274,7 +276,7 @@ class DeltaStore:
         return TableLog(self._uri, self._context.connections)
 
     def _translated(self) -> _Translation:
-        return _Translation(self._settings.where)
+        return _Translation(self._settings)
 
 
 class _Conflict(CheckpointMismatch):
@@ -287,7 +289,7 @@ class _Conflict(CheckpointMismatch):
 class _Translation:
     """Translate known errors of the JVM into errors of lakefeed; other errors pass unchanged."""
 
-    where: str
+    settings: DeltaSinkConfig
 
     def __enter__(self) -> None: ...
 
@@ -295,22 +297,24 @@ class _Translation:
         raised = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
         if raised is None:
             return
+        where = self.settings.where
         name, text = str(raised.getClass().getSimpleName()), f"{error} {cause_of(error)}"
         own = cause_of(error).partition("lakefeed: ")[2]
         if _OUTDATED in own or name in ("MetadataChangedException", "ProtocolChangedException"):
             what = own or "the table's columns or properties were changed by another commit"
-            conflict = _Conflict(what, where=self.where, hint="start the feed again")
+            conflict = _Conflict(what, where=where, hint="start the feed again")
             conflict.passes = True
             raise conflict from None
         if own.startswith("version "):
-            hint = "restore the table to its version before that, or name a new path and a new checkpoint location"
-            raise CheckpointMismatch(own, where=self.where, hint=hint) from None
+            before = int(own.split()[1]) - 1
+            hint = f"run RESTORE TABLE delta.`{self.settings.path}` TO VERSION AS OF {before}; or begin with a new path"
+            raise CheckpointMismatch(own, where=where, hint=hint) from None
         if own or name.startswith("Concurrent"):
             what = own or "another commit has changed the feed's ledger"
-            raise _Conflict(what, where=self.where, hint="start the feed again") from None
+            raise _Conflict(what, where=where, hint="start the feed again") from None
         if "DELTA_FAILED_TO_MERGE_FIELDS" in text or "DELTA_MERGE_INCOMPATIBLE" in text:
             hint = "cast the column in transform.sql, or set delta.enableTypeWidening where the new type is wider"
-            raise SchemaIncompatible(str(error).splitlines()[0][:300], where=self.where, hint=hint) from None
+            raise SchemaIncompatible(str(error).splitlines()[0][:300], where=where, hint=hint) from None
 
 
 def _is_wider(stored: str, given: str) -> bool:

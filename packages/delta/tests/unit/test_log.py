@@ -19,7 +19,8 @@ def domain(number: int, *, name: str = "lakefeed.trips", removed: bool = False) 
 def write(folder: Path, version: int, *actions: dict[str, object]) -> None:
     log = folder / "_delta_log"
     log.mkdir(exist_ok=True)
-    (log / f"{version:020}.json").write_text("".join(json.dumps(each) + "\n" for each in actions))
+    lines = "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in actions)
+    (log / f"{version:020}.json").write_text(lines)
 
 
 def found(folder: Path) -> list[str]:
@@ -49,11 +50,22 @@ def test_a_cleaned_log_has_the_newest_entry_in_its_checkpoint(tmp_path: Path) ->
 
 
 def test_a_missing_or_torn_version_is_refused(tmp_path: Path) -> None:
+    log = TableLog(str(tmp_path), Connections())
     for version in range(4):
-        write(tmp_path, version, {"domainMetadata": domain(version)})
-    (tmp_path / "_delta_log" / f"{3:020}.json").write_text('{"domainMetadata": {"dom')
-    with pytest.raises(CheckpointMismatch, match="version 3 of the table's log is torn"):
-        found(tmp_path)
+        write(tmp_path, version, {"domainMetadata": domain(version)}, {"add": {"stats": "line\u2028separator\x85"}})
+    log.require_whole()
+    newest = tmp_path / "_delta_log" / f"{3:020}.json"
+    newest.write_text('{"domainMetadata": {"dom')
+    for read in (log.require_whole, lambda: found(tmp_path)):
+        with pytest.raises(CheckpointMismatch, match="version 3 of the table's log is torn"):
+            read()
+    newest.unlink()
+    # Nothing but its checksum shows that the newest version is missing.
+    assert found(tmp_path) == ["2", "1", "0"]
+    newest.with_suffix(".crc").write_text("{}")
+    for read in (log.require_whole, lambda: found(tmp_path)):
+        with pytest.raises(CheckpointMismatch, match="version 3 of the table's log is missing, and its checksum is"):
+            read()
     write(tmp_path, 3, {"domainMetadata": domain(3)})
     (tmp_path / "_delta_log" / f"{2:020}.json").unlink()
     with pytest.raises(CheckpointMismatch, match="version 2 of the table's log is missing, and version 3 is there"):

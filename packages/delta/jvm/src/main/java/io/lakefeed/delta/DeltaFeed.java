@@ -31,7 +31,7 @@ public final class DeltaFeed {
 
     private final SparkSession spark;
     private final DeltaLog log;
-    private final String feed;
+    private final LedgerReader ledger;
 
     /**
      * Opens the table, which may be missing.
@@ -41,8 +41,8 @@ public final class DeltaFeed {
      */
     public DeltaFeed(SparkSession spark, String path, String feed) {
         this.spark = spark;
-        this.feed = feed;
         this.log = DeltaLog.forTable(spark, new Path(path));
+        this.ledger = new LedgerReader(log, feed);
     }
 
     private Snapshot newest() {
@@ -51,7 +51,7 @@ public final class DeltaFeed {
 
     /** Returns the newest entry of the feed's ledger; null if the table or the entry does not exist. */
     public String entry() {
-        return Ledger.of(newest(), feed).entry;
+        return ledger.at(newest()).entry;
     }
 
     /** Returns the class that writes the files of the table's log. */
@@ -154,11 +154,11 @@ public final class DeltaFeed {
         Snapshot snapshot = log.unsafeVolatileSnapshot();
         OptimisticTransaction transaction = log.startTransaction(Option.empty(), Option.apply(snapshot));
         List<FileAction> files = new ArrayList<>(CollectionConverters.asJava(transaction.writeFiles(rows)));
-        return new Staged(log, transaction.metadata(), files);
+        return new Staged(log, ledger, transaction.metadata(), files);
     }
 
     /** Returns a commit without rows, for a driver's fence. */
     public Staged nothing() {
-        return new Staged(log, null, List.of());
+        return new Staged(log, ledger, null, List.of());
     }
 }

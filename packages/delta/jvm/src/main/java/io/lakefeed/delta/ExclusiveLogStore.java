@@ -1,7 +1,9 @@
 package io.lakefeed.delta;
 
 import io.delta.storage.S3SingleDriverLogStore;
+import io.delta.storage.internal.S3LogStoreUtil;
 import io.lakefeed.checkpoint.ObjectStoreCheckpointFileManager;
+import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.nio.channels.FileChannel;
@@ -10,9 +12,13 @@ import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
+import java.util.Arrays;
+import java.util.Comparator;
 import java.util.Iterator;
 import java.util.UUID;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.LocalFileSystem;
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.CancellableFSDataOutputStream;
 
@@ -31,6 +37,23 @@ public final class ExclusiveLogStore extends S3SingleDriverLogStore {
      */
     public ExclusiveLogStore(Configuration conf) {
         super(conf);
+    }
+
+    @Override
+    public Iterator<FileStatus> listFrom(org.apache.hadoop.fs.Path path, Configuration conf) throws IOException {
+        FileSystem files = path.getFileSystem(conf);
+        if (files instanceof LocalFileSystem) {
+            return super.listFrom(path, conf);
+        }
+        // One request. Delta's own store first looks whether the directory exists, with two requests.
+        FileStatus[] found = S3LogStoreUtil.s3ListFromArray(files, files.makeQualified(path), path.getParent());
+        if (found.length == 0 && !files.exists(path.getParent())) {
+            throw new FileNotFoundException("No such file or directory: " + path.getParent());
+        }
+        return Arrays.stream(found)
+                .filter(each -> each.getPath().getName().compareTo(path.getName()) >= 0)
+                .sorted(Comparator.comparing(each -> each.getPath().getName()))
+                .iterator();
     }
 
     @Override

@@ -5,10 +5,8 @@ import java.util.ArrayList;
 import java.util.List;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
-import org.apache.spark.sql.delta.DeltaConcurrentModificationException;
 import org.apache.spark.sql.delta.DeltaLog;
 import org.apache.spark.sql.delta.DeltaOperations;
-import org.apache.spark.sql.delta.OptimisticTransaction;
 import org.apache.spark.sql.delta.actions.Action;
 import org.apache.spark.sql.delta.actions.AddFile;
 import org.apache.spark.sql.delta.actions.FileAction;
@@ -24,12 +22,20 @@ import scala.jdk.javaapi.CollectionConverters;
 public final class Staged {
     private static final Logger LOG = LoggerFactory.getLogger(Staged.class);
 
+    /** The attempts to land before any other writer; each one costs a listing of the log's newest files. */
+    private static final int ATTEMPTS = 100;
+
     private final DeltaLog log;
+    private final LedgerReader ledger;
     private final Metadata metadata;
     private final List<FileAction> files;
 
-    Staged(DeltaLog log, Metadata metadata, List<FileAction> files) {
+    /** Whether the files may be in a version of the table. */
+    private boolean sent;
+
+    Staged(DeltaLog log, LedgerReader ledger, Metadata metadata, List<FileAction> files) {
         this.log = log;
+        this.ledger = ledger;
         this.metadata = metadata;
         this.files = files;
     }
@@ -51,21 +57,40 @@ public final class Staged {
      * Commits the files and an entry of the feed's ledger as one version of the table.
      *
      * <p>The transaction is based on the newest version, whose entry must have the number before. If another commit
-     * comes first, Delta tries again on top of it, unless that commit has changed the same domain: so of two drivers
-     * with the same number one is refused.
+     * comes first, the next attempt looks at it: so of two drivers with the same number one is refused.
      *
      * @param userMetadata a text for people who read the table's history
      * @throws IllegalStateException if the commit does not continue the newest entry
      */
     public void commit(String feed, int number, String entry, String userMetadata) {
-        OptimisticTransaction transaction = log.startTransaction(Option.empty(), Option.empty());
-        Ledger newest = Ledger.of(transaction.snapshot(), feed);
+        for (int attempt = 1; ; attempt++) {
+            try {
+                commit(new NextVersion(log), feed, number, entry, userMetadata);
+                return;
+            } catch (NextVersion.Overtaken overtaken) {
+                if (attempt == ATTEMPTS) {
+                    throw overtaken;
+                }
+            }
+        }
+    }
+
+    private void commit(NextVersion transaction, String feed, int number, String entry, String userMetadata) {
+        Ledger newest = ledger.at(transaction.snapshot());
+        if (newest.is(number, entry)) {
+            // The answer to an earlier attempt was lost.
+            return;
+        }
         if (newest.number != number - 1) {
             discard();
             throw new IllegalStateException("lakefeed: the table has entry " + newest.number + " of feed " + feed
                     + ", so entry " + number + " does not follow");
         }
-        newest.requireRows(log, transaction.snapshot());
+        String fault = ledger.fault();
+        if (fault != null) {
+            discard();
+            throw new IllegalStateException(fault);
+        }
         if (metadata != null && !metadata.equals(transaction.metadata())) {
             discard();
             throw new IllegalStateException("lakefeed: the table's columns or properties were changed while the batch"
@@ -76,19 +101,16 @@ public final class Staged {
         actions.add(new SetTransaction(Ledger.domain(feed), number, Option.apply(System.currentTimeMillis())));
         var operation = new DeltaOperations.StreamingUpdate(
                 OutputMode.Append(), Ledger.domain(feed), number, Option.apply(userMetadata));
-        try {
-            transaction.commit(CollectionConverters.asScala(actions).toSeq(), operation);
-        } catch (Exception refused) {
-            // Scala declares no checked exceptions. After another error it is unknown whether the version is there.
-            if (refused instanceof DeltaConcurrentModificationException) {
-                discard();
-            }
-            throw refused;
-        }
+        sent = true;
+        transaction.commit(CollectionConverters.asScala(actions).toSeq(), operation);
+        ledger.landed(new Ledger(number, transaction.readVersion() + 1, entry));
     }
 
-    /** Deletes the files. Call it only if no attempt to commit them can succeed any more. */
+    /** Deletes the files, unless an attempt has sent their commit; VACUUM deletes those that no version has. */
     public void discard() {
+        if (sent) {
+            return;
+        }
         for (FileAction each : files) {
             if (each instanceof AddFile file) {
                 Path path = new Path(log.dataPath(), new Path(java.net.URI.create(file.path())));
