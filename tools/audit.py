@@ -1,4 +1,4 @@
-"""``make audit``: write a bill of materials of the three lock files, and find known vulnerabilities in it.
+"""``make audit``: write a bill of materials of the three lock files, and find known vulnerabilities of its components.
 
 Writes ``build/sbom.cdx.json`` (CycloneDX 1.6), and looks its components up in
 
@@ -37,7 +37,7 @@ TIMEOUT_SECONDS = 10
 
 @dataclass(frozen=True)
 class Finding:
-    """An advisory about a component, and the reason for accepting the advisory; None if no one has decided yet."""
+    """An advisory about a component, and the reason for which it was accepted; None if that is not decided yet."""
 
     part: Component
     advisory: str

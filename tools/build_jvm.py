@@ -31,7 +31,7 @@ LINT = "-Xlint:all,-classfile,-path,-processing"
 DOCLINT = "-Xdoclint:all/protected"
 # Matches warnings about missing tags, and about members without a comment: many comments would only repeat the name.
 OPTIONAL = re.compile(r"warning: no (?:@(?:param|return|throws)|comment\n(?!.*\b(?:class|interface|record|enum) \w))")
-# The time of all entries, the earliest that a ZIP file can store.
+# The time stamp of all entries: the earliest that a ZIP file can store.
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -158,7 +158,7 @@ def compile_classes(sources: Path, classes: Path, on: list[Path], *options: str)
     if javac is None:
         raise BuildFailed(f"javac is not on the PATH; install a JDK of version {RELEASE}, not only a Java runtime")
     files = sorted(str(path) for path in sources.rglob("*.java"))
-    # By default javac reports only 100 warnings, and ignored warnings about optional tags could hide the others.
+    # By default javac reports only 100 warnings, of which the ignored warnings about optional tags could be all.
     command = [javac, "--release", RELEASE, "-encoding", "UTF-8", "-proc:none", "-g", "-Xmaxwarns", "10000", LINT]
     ran = subprocess.run(
         [*command, *options, "-d", str(classes), "-cp", ":".join(map(str, on)), *files],
@@ -172,7 +172,7 @@ def compile_classes(sources: Path, classes: Path, on: list[Path], *options: str)
 
 
 def _findings(output: str) -> list[str]:
-    """Split javac's output into errors and warnings, without those that ``OPTIONAL`` matches."""
+    """Split javac's output into errors and warnings, without the warnings that ``OPTIONAL`` matches."""
     texts = re.split(r"^(?=\S*?\.java:\d+: |(?:warning|error): )", output, flags=re.MULTILINE)
     kinds = ("error: ", "warning: ")
     return [text for text in texts if any(kind in text for kind in kinds) and not OPTIONAL.search(text)]

@@ -108,7 +108,7 @@ def relinked(text: str, page: Path) -> str:
 
 
 def navigation(pages: list[Page]) -> list[Any]:
-    """Return zensical's navigation: the index's headings with their pages; of a heading with one page, the page."""
+    """Return zensical's navigation: the index's headings with their pages; a heading with one page is that page."""
     tree: dict[str, Any] = {}
     for page in pages:
         part = tree

@@ -17,7 +17,7 @@ SOURCES = (*ROOT.glob("src"), *ROOT.glob("packages/*/src"), *ROOT.glob("bench/sr
 OWN = ("clients/spark/statements.py", "io/lakefeed/query/Statements.java")
 
 PARSED = {"sql", "expr", "selectExpr"}
-"""Functions of Spark that parse each of their arguments as SQL."""
+"""Functions of Spark that parse all of their arguments as SQL."""
 
 CONDITIONS = {"filter", "where", "overwrite"}
 """Functions of Spark that parse a text as SQL, but also accept columns."""
@@ -29,7 +29,7 @@ IN_JAVA = re.compile(r"\b(?:spark\.sql|selectExpr|expr)\((?!\")|\bsqlParser\(\)"
 
 
 def in_python(source: str) -> Iterator[tuple[int, str]]:
-    """Yield the line and the fault of each call whose SQL is composed, or has a value between quotes."""
+    """Yield the line and the fault of each call whose SQL is composed, or has a formatted value between quotes."""
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Call):
             continue

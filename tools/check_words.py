@@ -33,7 +33,7 @@ OPENING = re.compile(r"(?:What|Whoever|Where|Which|Those|That|Whether|Who)\b")
 
 
 def words_of(text: str) -> Iterator[tuple[int, str]]:
-    """Yield, for each vague word, its line number and the word with better words."""
+    """Yield the line number of each vague word, and the word with better ones."""
     for number, line in enumerate(text.splitlines(), start=1):
         yield from ((number, f"{it[0]!r}: {instead}") for word, instead in WORDS.items() for it in word.finditer(line))
 

@@ -22,7 +22,7 @@ Arguments = dict[str | None, Any]
 
 
 def errors() -> list[tuple[str, str, str, str]]:
-    """Return package, text, hint and page of each error, sorted; the hint is empty if the code has none."""
+    """Return package, text, hint and page of each error, sorted; the hint is empty for an error without one."""
     rows: dict[tuple[str, str], tuple[set[str], str]] = {}
     for package, file in ((each, file) for each in PACKAGES for file in each.rglob("*.py") if file.stem != "__main__"):
         names = file.relative_to(package.parent).with_suffix("").parts
@@ -64,7 +64,7 @@ def _errors_of(unit: ast.stmt, module: str, owner: str) -> Iterator[tuple[str, s
 
 
 def _page(topic: str, text: str, given: Arguments, module: str) -> str:
-    """Return the page that ``LakefeedError`` would show; for a mistake in the pipeline file, that of its key."""
+    """Return the page that ``LakefeedError`` would show; for a mistake in the pipeline file, the page of its key."""
     own, key = (getattr(given.get(part), "value", None) for part in ("page", "key"))
     if own or topic not in ("", *GENERAL):
         return str(own or topic)
@@ -87,7 +87,7 @@ class _Texts:
             self.assigned += ((ast.unparse(name), node.lineno, it) for name, it in zip(names, values, strict=False))
 
     def of(self, given: Arguments, line: int) -> Iterator[tuple[str, str]]:
-        """Yield each error text with its hint; ``…`` stands for a hint that is not a text in the function."""
+        """Yield each error text with its hint; the hint ``…`` means that the function does not contain its text."""
         whats, hints = (self.at(given.get(part), line) for part in ("what", "hint"))
         joined = " Or: ".join(hints) or ("" if isinstance(given.get("hint"), ast.Constant | None) else "…")
         yield from zip(whats, hints if len(hints) == len(whats) else [joined] * len(whats), strict=True)

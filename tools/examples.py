@@ -44,14 +44,14 @@ SERVERS["opensearch"] = lambda: search_server("opensearch-2")
 
 
 def commands(file: Path) -> list[list[str]]:
-    """Return the words of each command in the comment at the top of a pipeline file."""
+    """Return each command in the comment at the top of a pipeline file, as a list of words."""
     top = file.read_text("utf-8").partition("\nname:")[0]
     return [shlex.split(each) for each in COMMAND.findall(CONTINUED.sub(" ", top))]
 
 
 @dataclass
 class Runner:
-    """Runs examples in one Spark session; ``server`` is a function that returns the running server of a kind."""
+    """Runs examples in one Spark session; ``server`` is a function that returns the running server of a name."""
 
     spark: SparkSession
     server: Callable[[str], Server]
@@ -87,7 +87,7 @@ class Runner:
 
 
 class _Both(StringIO):
-    """Writes to stdout, and also keeps the written text."""
+    """Writes to stdout, and stores the written text."""
 
     def __init__(self, copy: StringIO) -> None:
         super().__init__()

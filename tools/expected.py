@@ -21,7 +21,8 @@ class Example:
         prepared: statements to run in the database first.
         after: an example to run first.
         is_quick: ``make test-full`` runs the example too, not only ``make test-all``.
-        photographed: the column of the first panel that must grow while ``make examples`` photographs the dashboard.
+        photographed: the column of the first panel whose sum must grow while ``make examples`` photographs the
+            dashboard.
     """
 
     file: str

@@ -197,7 +197,7 @@ def metrics_reference() -> str:
 
 
 def _manifest(component: str, operator: Operator) -> Callable[[], str]:
-    """Return a function that returns the manifest of examples/kubernetes, of a feed or a producer, for an operator."""
+    """Return a function that returns the manifest of a feed or producer in examples/kubernetes, for an operator."""
 
     def text() -> str:
         file = ROOT / "examples" / "kubernetes" / "pipeline.yaml"
@@ -215,8 +215,8 @@ DOCUMENTS: dict[str, Callable[[], str]] = {
     **{f"kubernetes/taxi-producer-{each}.yaml": _manifest("producer", each) for each in RENDERERS},
     **{f"images/{name}.svg": picture for name, picture in PICTURES.items()},
 }
-"""These documents are committed, because editors, kubectl and code hosts read them at URLs; a test compares them with
-the code."""
+"""The documents that are committed, because editors, kubectl and code hosts read them at URLs. A test compares them
+with the code."""
 REFERENCES: dict[str, Callable[[], str]] = {
     "pipeline-reference.md": pipeline_reference,
     "commands.md": commands,

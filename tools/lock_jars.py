@@ -58,7 +58,7 @@ class Recipe:
         exact: coordinates without their dependencies.
         closure: coordinates with their runtime dependencies.
         exclude: ``group:artifact`` patterns to exclude from the closure; ``*`` matches all.
-        boms: Maven's bills of materials, which determine versions in the closure.
+        boms: Maven's bills of materials, which set the versions in the closure.
     """
 
     exact: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ class Recipe:
 
 
 RECIPES = {
-    # PySpark's jars are on the class path, too, so libraries that PySpark has are excluded.
+    # Exclude libraries that PySpark has, because its jars are on the class path, too.
     "spark": Recipe(
         exact=(
             "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
@@ -108,9 +108,9 @@ RECIPES = {
     ),
     # Spark's checkpoint manager for object stores, for comparisons, and a profiler.
     "bench": Recipe(exact=(f"org.apache.spark:spark-hadoop-cloud_2.13:{SPARK}", "tools.profiler:async-profiler:4.2")),
-    # Jars for the Glue catalog, in addition to those of "spark".
+    # Jars for the Glue catalog, in addition to the group "spark".
     "glue": Recipe(exact=(f"software.amazon.awssdk:glue:{AWS_SDK}",)),
-    # Jars for a Kinesis source, in addition to those of "spark".
+    # Jars for a Kinesis source, in addition to the group "spark".
     "kinesis": Recipe(
         exact=(
             f"software.amazon.awssdk:kinesis:{AWS_SDK}",
@@ -118,7 +118,7 @@ RECIPES = {
             f"software.amazon.awssdk:third-party-jackson-dataformat-cbor:{AWS_SDK}",
         )
     ),
-    # Jars for the JDBC sink, if its package is installed, in addition to those of "spark".
+    # Jars for the JDBC sink, if its package is installed, in addition to the group "spark".
     "jdbc": Recipe(exact=(MARIADB_DRIVER,)),
     # Jars for the Delta sink, if its package is installed. Its dependencies are in "spark" and PySpark, but for Delta
     # Kernel, which only Delta's new reader of catalog-managed tables uses.

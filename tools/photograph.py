@@ -24,7 +24,7 @@ SECONDS = 90.0
 
 
 def photograph(file: Path, spark: SparkSession, *, picture: Path, send: Callable[[], None], number: str) -> int:
-    """Write the picture; return by how much the sum of the column ``number`` in the first panel has grown.
+    """Write the picture; return the growth of the sum of the column ``number`` in the first panel.
 
     Args:
         send: a function that sends further records.

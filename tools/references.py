@@ -19,8 +19,7 @@ _SOURCES = ("src", "packages/*/src", "tools")
 def build(folder: Path = DOCS) -> bool:
     """Build the references in a folder if they are out of date; return True if they were out of date.
 
-    Raises:
-        CalledProcessError: the repository's plug-ins are not installed, or the code is broken.
+    Raises: CalledProcessError: a plug-in of the repository is not installed, or the code is broken.
     """
     files = [folder / name for name in NAMES]
     if all(file.exists() for file in files):

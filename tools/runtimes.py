@@ -18,7 +18,7 @@ _UV = str(Path(sys.executable).with_name("uv"))
 _FOLDER = ROOT / "build" / "runtimes"
 PYTHONS = ("3.12", "3.13")
 ICEBERG = "1.11"
-"""The Iceberg version of the vendors' Spark 4.1; the JVM module is still the one compiled with the locked version."""
+"""The Iceberg version of the vendors' Spark 4.1. The JVM module is still compiled with the locked version."""
 JAVA_21 = "JAVA_HOME_21_X64"
 """The variable that names Java 21 on GitHub's runners."""
 NAMES = (*(f"python-{version}" for version in PYTHONS), "java-21", f"iceberg-{ICEBERG}")
@@ -35,7 +35,7 @@ def interpreter(version: str) -> Path:
         NotFound: there is none; the message has uv's reason.
     """
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv", "versions")
-    # pyenv's shims come after its versions: uv ends at a shim whose version is not active.
+    # Put pyenv's shims after its versions: uv gives up at a shim whose version is not active.
     path = os.pathsep.join([*map(str, pyenv.glob(f"{version}.*/bin")), os.environ.get("PATH", "")])
     command = [_UV, "python", "find", "--no-project", "--system", version]
     found = subprocess.run(command, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False)

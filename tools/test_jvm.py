@@ -30,7 +30,7 @@ TESTS = ROOT / "jvm" / "src" / "test" / "java"
 RESOURCES = ROOT / "jvm" / "src" / "test" / "resources"
 CLASSES = ROOT / "build" / "jvm-tests"
 RUNNER = "org.junit.platform.console.ConsoleLauncher"
-# Spark starts its JVM with "add-opens", too. The serial garbage collector starts faster than others.
+# Spark's JVM has "add-opens", too. The serial garbage collector starts faster than others.
 JVM = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "--add-opens=java.base/java.nio=ALL-UNNAMED"]
 
 

@@ -1,4 +1,4 @@
-"""Guards of lakefeed's own reader of Kafka records and its own encoder of Parquet files."""
+"""Guards of lakefeed's own Kafka reader and its own Parquet encoder."""
 
 from __future__ import annotations
 

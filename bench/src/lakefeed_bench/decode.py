@@ -24,10 +24,10 @@ from lakefeed_local.produce.taxi import KEY, taxi_rows, taxi_schema
 from lakefeed_testing.schemas import HttpAnswer, serve_http
 
 _SCHEMA_ID = 100_001
-"""The schema id in every record's header; like a production registry's ids, it takes several bytes."""
+"""The schema id in every record's header. It takes several bytes, like the ids in a production registry."""
 
 WARM_UP = 2
-"""The number of first rounds that do not count, because the JVM still compiles in them."""
+"""The number of rounds at the beginning that do not count, because the JVM still compiles the code."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class DecodeCase:
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """The tasks' CPU time per row, and rows per second of elapsed time; of one round, or medians over rounds."""
+    """The tasks' CPU time per row, and the rows per second of elapsed time, of one round or as medians over rounds."""
 
     cpu_microseconds: float
     rows_per_second: float
@@ -78,7 +78,7 @@ class DecoderComparison:
 
     @property
     def ratio_without_reading(self) -> float:
-        """The ratio of CPU times, from_avro's to lakefeed's, without the time to read the values from memory."""
+        """The CPU time of ``from_avro`` divided by lakefeed's, both without the time to read the values from memory."""
         reading = self.read.cpu_microseconds
         return (self.from_avro.cpu_microseconds - reading) / max(self.lakefeed.cpu_microseconds - reading, 1e-6)
 

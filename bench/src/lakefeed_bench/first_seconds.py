@@ -27,12 +27,12 @@ COMMANDS = {
     "run-without-checkpoint": ("run", _WITHOUT, *_RUN),
     "run": ("run", _WITH, *_RUN),
 }
-"""The arguments of the timed commands, in which a pipeline's name stands for its file's path."""
+"""The arguments of the timed commands; a pipeline's name in them stands for the path of its file."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimedCommand:
-    """One run of a command. The requests are those in the store's trace, so they include requests from Python."""
+    """One run of a command. The requests are the store's, so they include requests from Python."""
 
     seconds: float
     cpu_seconds: float

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 Points = Sequence[tuple[float, float]]
 
 TOLERANCE = 0.1
-"""An exponent may exceed its bound by this much, because caches and sorting cost a little more than linear."""
+"""How far an exponent may exceed its bound, because caches and sorting cost a little more than linear."""
 GROWS = 1.25
 """If a cost grows by less than this factor over the whole range, or by less than its noise, it counts as flat."""
 _STEP, _MOST = 0.01, 3.0
@@ -58,7 +58,7 @@ def growth_of(points: Points) -> CostGrowth:
     (fixed, rate, error), degrees = fits[exponent], len(points) - _PARAMETERS
     smallest, largest = min(x for x, _ in points), max(x for x, _ in points)
     ratio = (fixed + rate * largest**exponent) / (fixed + rate * smallest**exponent)
-    # The error has a minimum: otherwise, points that fit exactly by chance would give an interval of length 0.
+    # Points that fit exactly by chance would give an interval of length 0, so the error has a minimum.
     least = max(error, len(points) * 1e-6)
     allowed = least * (1 + float(stats.f.ppf(0.95, 1, degrees)) / degrees) if degrees > 0 else math.inf
     if rate == 0.0 or ratio < GROWS or flat_error <= allowed:

@@ -1,4 +1,4 @@
-"""The parts that all measurements share: commands with a stack, processes with a JVM, rounds, and tables."""
+"""The parts that all measurements share: commands with a stack, processes with a JVM, rounds, and tables of results."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Bench:
 
 
 def measurement(name: str, *options: Option, store: str = "minio") -> Callable[[Callable[..., Outcome]], click.Command]:
-    """Make a function a command that starts a stack, and calls the function with a ``Bench`` and the options."""
+    """Turn a function into a command that starts a stack and calls the function with a ``Bench`` and the options."""
 
     def decorate(measure: Callable[..., Outcome]) -> click.Command:
         @wraps(measure)

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 Reader = TypeVar("Reader", "DataFrameReader", "DataStreamReader")
 Manager = Literal["spark", "abortable", "lakefeed"]
-"""``spark``: plain Spark with its defaults. ``abortable``: plain Spark with the checkpoint manager of Spark's
-hadoop-cloud module. ``lakefeed``: ``lakefeed run``, with lakefeed's settings and checkpoint manager."""
+"""``spark``: plain Spark with its defaults. ``abortable``: plain Spark with the checkpoint manager of its hadoop-cloud
+module. ``lakefeed``: ``lakefeed run`` with its own settings and checkpoint manager."""
 Sink = Literal["parquet", "iceberg"]
 
 _ABORTABLE = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
@@ -109,7 +109,7 @@ def pipeline_document(
 
 @dataclass(frozen=True, kw_only=True)
 class LandingCase:
-    """A job that lands a topic in a table or path of its own, with its own checkpoint."""
+    """A job that lands a topic in its own table or path, with its own checkpoint."""
 
     name: str
     bucket: str

@@ -51,7 +51,7 @@ PHASES = ("ends", "plan", "offsets_entry", "before_jobs", "jobs", "after_jobs", 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchTime:
-    """One batch, in milliseconds: ``at`` is its start, and ``tasks`` the time during which at least one task ran."""
+    """One batch: its start ``at``, and the time ``tasks`` during which at least one task ran, both in milliseconds."""
 
     batch_id: int
     at: float
@@ -127,7 +127,7 @@ class Overhead:
 
 @contextmanager
 def noting_batches(spark: SparkSession) -> Iterator[list[BatchTime]]:
-    """Yield a list that has the times of the block's batches when the block has ended."""
+    """Yield a list, which has the times of the block's batches when the block has ended."""
     batches: list[BatchTime] = []
     context: Any = spark.sparkContext._jsc
     times = java(spark).bench.BatchTimes.begin(context.sc())
@@ -147,7 +147,7 @@ TRIGGERS: dict[Target, tuple[str, ...]] = {
     "topic": ("1 second", "real-time"),
 }
 LEAST_BATCHES = 5
-"""The least number of batches to measure: with a long trigger, the measurement lasts longer because of it."""
+"""The least number of batches to measure; a long trigger thus makes the measurement longer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -307,8 +307,7 @@ def _run(
     with ExitStack() as stack:
         times = stack.enter_context(noting_batches(spark))
         pool = stack.enter_context(ThreadPoolExecutor(2))
-        # The exit stack ends the reader before the pool: if the pipeline fails, the pool would wait for the reader's
-        # process.
+        # The exit stack must end the reader before the pool: the pool would wait for the reader if the pipeline fails.
         run = stack.enter_context(job_process({}, log=bench.logs / f"{config.name}.log"))
         stack.callback(stop.set)
         running = pool.submit(inheritable_thread_target(spark)(pipeline.run), spark=spark, stop=stop, on_batch=note)

@@ -1,4 +1,4 @@
-"""Send records at a constant rate, and record when a reader sees them; both in a separate process."""
+"""Send records at a constant rate, and record when a reader sees them. Both run in a separate process."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def observe(target: str, name: str, endpoints: Endpoints, load: Load, drain: flo
         first, began = sender.count, time.time()
         _follow(reader, load.seconds)
         measured, ended = range(first, sender.count), time.time()
-        # The producer still sends: without new records the last batches would be smaller and faster.
+        # Keep sending: without new records, the last batches would be smaller and faster.
         _follow(reader, drain, until=lambda: reader.count >= measured.stop)
     took: dict[int, int] = {}
     copies = 0
@@ -171,8 +171,8 @@ class _TopicReader(_Reader):
 class _TableReader(_Reader):
     """Records when a reader of an Iceberg table can first see each snapshot.
 
-    The reader queries the catalog's database for the table's metadata file. If it names another file, pyiceberg loads
-    the table, and its new snapshots count as visible from that moment on.
+    The reader queries the catalog's database for the table's metadata file. If there is a new file, pyiceberg loads the
+    table, and the new snapshots count as visible from then on.
     """
 
     def __init__(self, name: str, endpoints: Endpoints) -> None:

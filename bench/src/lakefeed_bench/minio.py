@@ -158,7 +158,7 @@ class Minio:
         import httpx
 
         name = f"mark-{uuid.uuid4().hex}"
-        # MinIO traces this unsigned request although it refuses it.
+        # MinIO traces this unsigned request although it refuses the request.
         httpx.head(f"{self._endpoint}/{name}")
         return name
 
@@ -197,13 +197,13 @@ def parse(text: str) -> list[Request]:
 
 
 def between(requests: Sequence[Request], *, begin: str, end: str) -> list[Request]:
-    """Return the requests between two requests that mark start and end by their buckets' names."""
+    """Return the requests between a start and an end, which are requests for buckets with these names."""
     paths = [request.path.strip("/") for request in requests]
     return list(requests[paths.index(begin) + 1 : paths.index(end)])
 
 
 def by_api(requests: Iterable[Request]) -> list[ApiCalls]:
-    """Return the sums of each API's requests, ordered by name."""
+    """Return the sum of the requests per API, ordered by name."""
     grouped: dict[str, list[Request]] = {}
     for request in requests:
         grouped.setdefault(request.api, []).append(request)

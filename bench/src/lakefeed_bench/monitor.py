@@ -1,9 +1,9 @@
 """Measure the cost of monitoring a feed, by paired runs: ``lakefeed-bench monitor``.
 
 The two runs of a pair land the same topic in new tables, in one warm JVM: one run with all monitoring, one without. The
-figure is the CPU time of the driver's JVM and Python process, without the clients that read the monitoring. The CPU
-time of tasks, JVM compilers and garbage collector varies more between runs than monitoring costs. So the loss is the
-CPU time that monitoring adds outside these three, as a share of all CPU time. The store's trace counts requests.
+figure is the CPU time of the driver's JVM and Python process, without the clients that read the monitoring. Between
+runs, the CPU time of tasks, JVM compilers and garbage collector varies by more than monitoring costs. So the loss is
+the CPU time that monitoring adds outside these three, divided by all CPU time. The store's trace counts requests.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from lakefeed_bench.processes import KEEP_COMPILERS, CpuTimes, without_compilers
 from lakefeed_testing.schemas import HttpAnswer, HttpRequest, serve_http
 
 EVERY_SECONDS = {"/api/feeds/{feed}/progress": 2.0, "/metrics": 5.0, "/health": 5.0}
-"""The polled paths with their intervals, as ``lakefeed status --watch``, a frequent Prometheus and a probe poll."""
+"""The polled paths with their intervals, those of ``lakefeed status --watch``, a frequent Prometheus and a probe."""
 AT_OPENING = ("/api/feeds", "/api/feeds/{feed}/progress", "/api/feeds/{feed}/history", "/api/feeds/{feed}/events")
 """The paths that the dashboard's page reads before the page opens its stream of events."""
 _TIMEOUT_SECONDS = 10.0
@@ -203,7 +203,7 @@ class MonitorCost:
 
     @property
     def added(self) -> Loss:
-        """The loss of throughput, in rows per CPU second, through the CPU time that monitoring uses outside tasks."""
+        """The loss of rows per CPU second that is caused by the CPU time of monitoring outside tasks."""
         usual = statistics.fmean(run.cpu_seconds for pair in self.pairs for run in (pair.on, pair.off))
         return Loss.of([(usual / (usual + pair.on.rest - pair.off.rest), 1.0) for pair in self.pairs])
 

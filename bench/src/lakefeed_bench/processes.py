@@ -25,7 +25,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def jvm_pid() -> int:
-    """Return the process id of the driver's JVM, which was first that of spark-submit's shell."""
+    """Return the process id of the driver's JVM: that of spark-submit's shell, which the JVM has replaced."""
     from pyspark import SparkContext
 
     gateway: Any = SparkContext._gateway

@@ -30,10 +30,10 @@ HEAP_MB = 64
 """If the driver's heap grows by at most this many MB after a garbage collection, it counts as flat."""
 _FIRST_BATCHES = 2
 _SPARE_BATCHES = 8
-"""The topics have records for this many more batches, because a run may begin some batches before it stops."""
+"""The topics have records for this many extra batches, because a run may begin some batches before it stops."""
 _UPKEEP = {"every": "20 seconds", "only": ["expire"], "expire": {"older_than": "20 seconds", "keep": 100}}
-"""An upkeep that expires snapshots after 60 to 100 commits, like hourly upkeep of a feed that commits every minute.
-Manifests are not rewritten, because the memory of that Spark job would count as the driver's."""
+"""An upkeep that expires snapshots after 60 to 100 commits, like an hourly upkeep if a feed commits every minute. It
+rewrites no manifests: the memory of that Spark job would count as the driver's."""
 
 
 @dataclass(frozen=True)
@@ -249,8 +249,8 @@ def _fill(bench: Bench, dimension: Dimension, run: Run) -> dict[int, list[str]]:
 def _run_of(bench: Bench, dimension: Dimension, size: int, topics: list[str], at: int) -> ScaleRun:
     first, steady, most = _FIRST_BATCHES, dimension.steady, dimension.records
     if dimension.name == "rows":
-        # All sizes share one topic with twice the records of the largest batch, so a run with large batches has fewer
-        # of them.
+        # All sizes share one topic with twice the records of the largest batch, so a run of larger batches has fewer
+        # batches.
         first, steady, most = 1, min(steady, 2 * dimension.sizes[-1] // size - 1), size
     return ScaleRun(
         pipeline=_pipeline(bench, dimension, topics, most=most, name=f"scale_{dimension.name}_{size}_{at}"),

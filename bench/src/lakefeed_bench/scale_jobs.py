@@ -42,7 +42,7 @@ _SCHEMA = {
 _OVERHEAD = 20
 """The bytes of a record besides its text: Confluent's header, the number, and the text's length."""
 LARGEST_RECORD = 4_000_000
-# With the broker's defaults, it would preallocate 20 GB of index files for a thousand partitions.
+# With its default settings, the broker would preallocate 20 GB of index files for a thousand partitions.
 _TOPIC = {"segment.index.bytes": "65536", "max.message.bytes": str(LARGEST_RECORD)}
 _COLUMNS = (
     "cast(id * {n} % 1000003 AS BIGINT)",
@@ -94,7 +94,7 @@ class Mark:
 
 @dataclass(frozen=True, kw_only=True)
 class ScaleFigures:
-    """The measurements of a run; ``is_complete`` if the run reached its last one, and every record became a row."""
+    """The measurements of a run; ``is_complete`` if the run reached its last mark, and every record became a row."""
 
     marks: tuple[Mark, ...]
     peak_rss_mb: int
@@ -118,7 +118,7 @@ def run_scale(run: ScaleRun) -> ScaleFigures:
     _collected_heap(spark)
     forget_peaks()
     clock = _Clock(spark, run)
-    # Spark reports the end of a batch; in a feed with many tables ``on_batch`` reports it, once all topics have one.
+    # Spark reports the end of a batch; with many tables, ``on_batch`` reports it when all topics have had one.
     remove = None if run.has_tables else jobs.on_progress(spark, lambda _: clock.end_batch())
     on_batch = (lambda _: clock.end_batch()) if run.has_tables else None
     try:
@@ -131,7 +131,7 @@ def run_scale(run: ScaleRun) -> ScaleFigures:
 
 
 def _add_files(spark: SparkSession, pipeline: Pipeline, files: int) -> None:
-    """Create the pipeline's table with a first batch, and add data files to its metadata that do not exist."""
+    """Create the pipeline's table with a first batch; add data files to its metadata, without writing the files."""
     stop = threading.Event()
     pipeline.run(spark=spark, once=True, stop=stop, on_batch=lambda progress: stop.set())
     table = IcebergLedger(spark, pipeline.config.sink.chosen.target, pipeline.config.name).loaded()

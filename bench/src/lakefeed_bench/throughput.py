@@ -1,8 +1,8 @@
 """Measure how fast lakefeed and other programs land a topic in a table: ``lakefeed-bench throughput``.
 
-Each program and setting is a "way" with its own process, whose JVM stays warm. The ways take turns, and each run has a
-new table and checkpoint. A ratio compares two ways in the same round; its result is the median over the rounds. The
-figure is rows per CPU second of the client, because other work on the machine affects it much less than rows per
+A "way" is a program with its settings; it has its own process, whose JVM stays warm. The ways take turns, and each run
+has a new table and checkpoint. A ratio compares two ways in the same round; its result is the median over the rounds.
+The figure is rows per CPU second of the client, because other work on the machine affects it much less than rows per
 second.
 """
 
@@ -82,7 +82,8 @@ class WayResult:
     """All timed runs of one way.
 
     Attributes:
-        stages, idle: the stages' shares of CPU samples and the idle share of the cores, from a further, profiled run.
+        stages, idle: from an additional run with a profiler, the stages' shares of CPU samples, and the cores' idle
+        share.
         ratio_to_spark, ratio_to_seed, ratio_to_off, ratio_to_limit: None if the other way was not measured.
     """
 

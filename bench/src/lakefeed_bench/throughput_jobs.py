@@ -1,8 +1,8 @@
 """The jobs of ``lakefeed-bench throughput``: land a topic, and measure the limits without Spark.
 
-The limits are the least cost of a row on this machine: a plain Kafka consumer reads the topic, a loop calls lakefeed's
-decoder, and Arrow's Parquet writer encodes rows from memory into memory. The limits include no upload, commit or
-scheduler.
+The limits are the lowest possible costs of a row on this machine: a plain Kafka consumer reads the topic, a loop calls
+lakefeed's decoder, and Arrow's Parquet writer encodes rows from memory into memory. The limits include no upload,
+commit or scheduler.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def run_once(case: LandingCase, work: Work, endpoints: Endpoints, profile: bool)
 
 
 def remove(case: LandingCase, work: Work, endpoints: Endpoints) -> None:
-    """Remove the table, the files and the checkpoint of a run: those of all runs would fill the disk."""
+    """Remove the table, the files and the checkpoint of a run, because the files of all runs would fill the disk."""
     spark = _session(case, work, endpoints)
     java: Any = spark.sparkContext._jvm
     configuration: Any = spark.sparkContext._jsc
@@ -145,7 +145,7 @@ def _stored(spark: SparkSession, case: LandingCase) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class _Report:
-    """The state at the end of a batch: time, CPU time, the time of all tasks divided by the cores, and end offsets."""
+    """The figures at the end of a batch: time, CPU time, the time of all tasks divided by the cores, end offsets."""
 
     at: float
     cpu: float
@@ -179,7 +179,7 @@ class Limits:
 
     Attributes:
         fetch: a plain Kafka consumer, which does not decode the records.
-        decode: what lakefeed's decoder adds to that, called in a loop.
+        decode: the further time with lakefeed's decoder, called in a loop.
         encode: Arrow's Parquet writer, from memory into memory.
     """
 

@@ -50,7 +50,7 @@ class Changes:
     Attributes:
         keys: the number of keys that ``fill`` inserts.
         columns: the number of text columns besides the key.
-        first, count: the numbers of the changes are ``first`` to ``first + count - 1``.
+        first, count: the changes have the numbers ``first`` to ``first + count - 1``.
         most: the most changes per batch.
     """
 
@@ -216,6 +216,6 @@ def _fill_index(spark: SparkSession, case: LandingCase) -> float | None:
 
 
 def drop(case: LandingCase, topic: str, endpoints: Endpoints, memory: str) -> None:
-    """Remove a table and its files: those of all rounds would fill the disk."""
+    """Remove a table and its files, because the files of all rounds would fill the disk."""
     spark = jobs.start_session(case, topic, endpoints, {"spark.driver.memory": memory})
     statements.run(spark, f"DROP TABLE {case.table} PURGE")

@@ -14,7 +14,7 @@ from lakefeed_bench.upsert_jobs import UNSTEADY, Changes
 
 
 def expected_totals(done: Sequence[Changes]) -> tuple[int, int]:
-    """Return the number of rows that the changes must leave in the table, and the sum of the rows' hashes."""
+    """Return the number of rows that the table must have after the changes, and the sum of the rows' hashes."""
     import duckdb
 
     changes, deleted = list[str](), ["false"]
@@ -35,7 +35,7 @@ def _totals(engine: Any, rows: str, names: Sequence[str]) -> tuple[int, int]:
 
 
 def examined(table: Any, names: Sequence[str], *, expected: tuple[int, int], since: int | None) -> dict[str, Any]:
-    """Return fields of ``LandedChanges``: times to scan the table, and sizes of files that are newer than a snapshot.
+    """Return fields of ``LandedChanges``: the times to scan the table, and the sizes of files newer than a snapshot.
 
     The table is scanned with pyiceberg and DuckDB. DuckDB reads copies of the data files and applies position deletes,
     but it cannot read deletion vectors.

@@ -163,7 +163,7 @@ def _require_quiet(feed: Feed, status: FeedStatus) -> None:
 def _files_to_write(files: StoredCheckpoint, offsets: Mapping[Partition, int], *, where: str) -> dict[str, str]:
     """Return the missing files of a checkpoint whose only batch is complete and has no records.
 
-    An interrupted export has written only the first of these files. Spark begins at the same offsets with those alone.
+    An interrupted export has written only the first files; with these alone, Spark begins at the same offsets.
 
     Raises:
         CheckpointMismatch: the location has other files.

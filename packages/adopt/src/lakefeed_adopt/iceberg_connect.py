@@ -160,7 +160,7 @@ def _require_settled(control: TopicDescription, readable: TopicDescription, sink
 
 
 class _History:
-    """The data files of a table: those in the newest snapshot, and those in all snapshots."""
+    """The data files of a table, in the newest snapshot and in all snapshots."""
 
     def __init__(self, table: Table, line: Sequence[Snapshot]) -> None:
         self._table, self._line = table, line

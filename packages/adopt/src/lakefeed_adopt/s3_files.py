@@ -81,7 +81,7 @@ def _end(files: StoredCheckpoint, key: Partition, last: Sequence[File], source: 
                 hint=f"the end is unknown if the sink partitions its files by time; {_GROUP}",
             )
     count = count_records_of(files, newest, where=where)
-    # The sink may skip the records of aborted transactions, or read them. Compute the end for both cases: they differ
+    # The sink may skip the records of aborted transactions, or read them. Compute both possible ends: they differ
     # only if the topic has such records.
     ends = {offset_behind(source, key, start, count, committed=each) for each in (True, False)}
     if None in ends:

@@ -115,7 +115,7 @@ def _wait(stop: threading.Event) -> None:
 
 
 SETTLE_SECONDS = 15.0
-"""Without a live screen, the command waits this many seconds for all feeds; reading a ledger may take some of them."""
+"""The most seconds to wait for all feeds, without a live screen; reading a ledger may take seconds."""
 PLAIN_WIDTH = 200
 
 

@@ -149,7 +149,7 @@ class QueryPanel(Model):
     sql: Annotated[Sql, checked(_require_query)] | None = None
     """One SELECT over tables and views. Exactly one of view, table and sql is required."""
     columns: list[str] = Field(default_factory=list)
-    """Columns to read from the view or table. Default: those of the chart; all columns for chart: table."""
+    """Columns to read from the view or table. Default: the chart's columns; all columns for chart: table."""
     x: str | None = Field(None, description="The column along a chart's axis: a category, a number or a time.")
     y: str | list[str] = Field(default_factory=list, description="Column of numbers, or several; each is a series.")
     label: str | None = Field(None, description="The column that names a point of a map.")

@@ -32,7 +32,7 @@ from lakefeed_deploy.archive_follower import archives, make_at_exit
 PAGE = "jars"
 
 group_option = click.option(
-    "--group", "groups", multiple=True, help="Only jars of this group; repeatable. Default: all but those of tests."
+    "--group", "groups", multiple=True, help="Only jars of this group; repeatable. Default: all groups but the tests'."
 )
 
 

@@ -180,7 +180,7 @@ class Strimzi(Model):
     config: dict[str, str] = Field(default_factory=dict)
     """Topic settings, such as retention.ms."""
     topics: list[TopicName] | None = None
-    """The topics to create. Default: those of the source, dead_letters and sinks."""
+    """The topics to create. Default: the topics of source, dead_letters and sinks."""
     login: Literal["scram-sha-512", "tls", "none"] = "scram-sha-512"
     """How the feed's KafkaUser logs in; Strimzi writes its Secret. none: no KafkaUser."""
 

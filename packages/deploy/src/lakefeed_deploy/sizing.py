@@ -213,7 +213,7 @@ class _Arithmetic:
         self.files = self._files()
 
     def _partitions(self) -> int:
-        """Return the least sufficient number of partitions: a multiple of the topics, or with one topic of slots."""
+        """Return the least sufficient number of partitions, a multiple of the topics; for one topic, of the slots."""
         by_bytes = math.ceil(self.load.rate * self.measured.record_bytes / BYTES_A_PARTITION)
         needed = max(self.slots, by_bytes)
         if self.load.topics > 1:

@@ -186,7 +186,7 @@ def _print_rows(shown: ConsoleResult, row_format: str | None) -> None:
         for (row,) in shown.rows:
             click.echo(printable_json(row or "{}"))
     elif row_format == "csv":
-        # A file gets values unchanged. For a terminal, escape control characters, because it could obey them.
+        # Write values unchanged into files. For a terminal, which could obey control characters, escape these.
         escape: Callable[[str], str] = printable if sys.stdout.isatty() else str
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(shown.columns)

@@ -133,7 +133,7 @@ MARIADB = Dialect(
         "connectTimeout": "10000",
         "socketTimeout": str(STATEMENT_SECONDS * 1000),
         "tcpKeepAlive": "true",
-        # Otherwise errors would contain statements with values, after a deadlock even those of other sessions.
+        # Otherwise errors would contain statements with values, after a deadlock even statements of other sessions.
         "dumpQueriesOnException": "false",
         "includeInnodbStatusInDeadlockExceptions": "false",
     },

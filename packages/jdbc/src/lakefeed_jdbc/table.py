@@ -345,7 +345,7 @@ class JdbcMerge:
         gone = 0
         if removes:
             gone = session.update(dialect.delete.format(**names, where=f"{self._ours} AND {deleted} AND {newer}"))
-        # MariaDB assigns columns one after the other: first assign those whose new values depend on stored values.
+        # MariaDB assigns columns one after the other: first assign columns whose new values depend on stored values.
         columns = sorted(self.columns, key=lambda column: column.lower() not in self.kept)
         changes = ", ".join(f"{dialect.own}{self._quoted(each)} = {self._changed(each)}" for each in columns)
         updated = session.update(dialect.update.format(**names, changes=changes, where=f"{stays} AND {newer}"))

@@ -138,7 +138,7 @@ def doctor() -> None:
 
 @contextmanager
 def fresh_stack(home: Path, *, store: str | None, keep: bool = False) -> Iterator[Endpoints]:
-    """Start a stack whose old data are erased; stop it when the block ends, but keep its new data."""
+    """Start a stack without old data; stop it when the block ends, and keep its new data."""
     Stack(home).down(erase=True)
     stack = Stack(home, store=store)
     with shown_steps() as progress:

@@ -32,7 +32,7 @@ _READY_WITHIN_SECONDS = 120
 _POLL_SECONDS = 0.2
 _SETTLE_SECONDS = 20  # A busy server may answer late; a restart would abort the job that keeps it busy.
 _TAIL_LINES = 12
-_MOST_BYTES = 64 << 20  # The maximum size of an answer: the registry's health check lists all subjects.
+_MOST_BYTES = 64 << 20  # The most bytes of an answer: the registry's health check lists all subjects.
 _LOG_KEPT_BYTES = 10 << 20
 
 
@@ -55,7 +55,7 @@ Progress = Callable[[StartStep], None]
 
 
 State = Literal["up", "not answering", "died", "down"]
-"""``not answering``: the process runs. ``died``: it has ended by itself. ``down``: it was stopped or never started."""
+"""``not answering``: the process runs. ``died``: it ended by itself. ``down``: it was stopped or never started."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,10 +93,10 @@ class Part(ABC):
 
     @abstractmethod
     def command(self) -> list[str]:
-        """Return program and arguments, without secrets, because ``ps`` shows them to all users."""
+        """Return the program and its arguments, which contain no secrets, because ``ps`` shows them to all users."""
 
     def environment(self) -> dict[str, str]:
-        """Return further variables for the process; they may be secret, because only the same user can read them."""
+        """Return further variables for the process; they may be secret, because no other user can read them."""
         return {}
 
     @abstractmethod
@@ -104,7 +104,7 @@ class Part(ABC):
         """Raise ``NotReady`` unless the server serves requests."""
 
     def finish(self) -> None:  # noqa: B027 (most parts need none)
-        """Complete the start once the server serves requests; after ``NotReady``, the caller repeats the call."""
+        """Complete the start, once the server serves requests; after ``NotReady``, the caller calls this again."""
 
     @property
     def address(self) -> str:
@@ -131,7 +131,7 @@ class Part(ABC):
         begun = time.monotonic()
         progress(StartStep(part=self.name, state="starting"))
         self.prepare()
-        # Keep one log besides the current one, so that logs do not fill the disk.
+        # Keep only one older log, so that logs do not fill the disk.
         if self.log.exists() and self.log.stat().st_size > _LOG_KEPT_BYTES:
             self.log.replace(self.log.with_suffix(".log.1"))
         log_begins = self.log.stat().st_size if self.log.exists() else 0
@@ -165,7 +165,7 @@ class Part(ABC):
         return process is not None and self._wait(process, until=time.monotonic() + _SETTLE_SECONDS) is None
 
     def _wait(self, process: Detached, *, until: float, cancelled: threading.Event | None = None) -> str | None:
-        """Wait until the server serves requests; return the reason if its process ends first, or ``until`` passes."""
+        """Wait until the server serves requests; return the reason if its process ends, or ``until`` comes, before."""
         reason = "it got no request yet"
         while process.alive() and time.monotonic() < until and not (cancelled and cancelled.is_set()):
             try:
@@ -301,14 +301,14 @@ def taken(port: int, *, part: str) -> PortTaken:
 
 _POLL_EXIT = 0.05
 
-# The shell starts the server in the background and ends at once. Thus the server's parent is init: the server does not
-# end with this process, and becomes no zombie of it.
+# The shell starts the server in the background and ends at once, so that init becomes the server's parent. The server
+# then outlives this process, and becomes no zombie of it.
 _DETACH = 'log=$1; shift; "$@" </dev/null >>"$log" 2>&1 & echo $!'
 
 
 @dataclass(frozen=True, kw_only=True)
 class Detached:
-    """A process, which its start time distinguishes from a later process with the same pid."""
+    """A process; its start time distinguishes it from a later process with the same pid."""
 
     pid: int
     began: str
@@ -372,7 +372,7 @@ def start_detached(
 
 
 def find_detached(pid_file: Path) -> Detached | None:
-    """Return the process that a pid file names, which may have ended; None without a readable file."""
+    """Return the process that a pid file names, which may have ended; None if the file is missing or unreadable."""
     try:
         document = json.loads(pid_file.read_text())
         return Detached(pid=int(document["pid"]), began=str(document["began"]))

@@ -35,7 +35,7 @@ PAGE = "topics"
 
 
 class _CheckedCommand(click.Command):
-    """Refuses contradictory options when it parses them: ``lakefeed deploy manifest`` parses, but does not run."""
+    """Refuses contradictory options while parsing: ``lakefeed deploy manifest`` parses the options, but no more."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         rest = super().parse_args(ctx, args)

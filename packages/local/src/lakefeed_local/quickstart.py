@@ -65,7 +65,7 @@ def require_ready_machine() -> None:
 
 @dataclass(frozen=True)
 class LandedTrips:
-    """The number of rows that a run has written; ``is_new`` is False if all rows were already in the table."""
+    """The number of rows that a run has written; ``is_new`` is False if the table already had all rows."""
 
     rows: int
     is_new: bool
@@ -117,7 +117,7 @@ class Quickstart:
             return produce(records, TOPIC, bootstrap_servers=self._servers, reached=view.reached).records, True
 
     def write_files(self) -> bool:
-        """Write the pipeline file and the query unless they exist; return True if the pipeline file is new."""
+        """Write the pipeline file and the query unless they exist; return True if this call wrote the pipeline file."""
         is_new = not self.file.exists()
         if is_new:
             blank = template.Blank(

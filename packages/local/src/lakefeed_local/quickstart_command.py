@@ -85,7 +85,7 @@ def quickstart(folder: Path, rows: int, keep: bool) -> None:
 
 @contextmanager
 def _step(seconds: dict[str, float], number: int, name: str, text: str) -> Iterator[_Done]:
-    """Print a step's description and, when the block ends, its result and duration; yield a setter of the result."""
+    """Print a step, and at the end of the block its result and duration; yield the function that sets the result."""
     echo(styled(f"{number}/{STEPS} ", bold=True) + text, err=True)
     done, began = _Done(), time.monotonic()
     yield done
@@ -101,7 +101,7 @@ class _Done:
 
 
 def _records_there(topic: str, records: int, *, least: int) -> str:
-    """Return the number of records in words; after an interrupted run, add the command that produces the rest."""
+    """Return a phrase with the number of records; after an interrupted run, add the command that produces the rest."""
     there = f"it has {records:,} records already"
     if records >= least:
         return there
@@ -113,7 +113,7 @@ def _lines(answer: str, *, folder: Path, topic: str, records: int, keep: bool, t
     yield f"\n{answer}\n"
     yield f"From nothing to a query in {took}. The servers are {'up' if keep else 'down, their data kept'}. Next:\n"
     yield from (f"  {line}" for line in path_lines())
-    # These variables name other servers, so the commands would not use the local stack.
+    # With these variables, the commands would use other servers than the local stack.
     if set_here := sorted(ENDPOINT_VARIABLES & os.environ.keys()):
         yield f"  unset {' '.join(set_here)}   # they name other servers"
     if not keep:

@@ -206,8 +206,8 @@ def _unpack_registry() -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".unpacking-", ignore_cleanup_errors=True) as temporary:
         with tarfile.open(archive) as tar:
-            # Debian 12's Python 3.11.2 has no extraction filters; extraction is safe without, because the lock file has
-            # the archive's hash.
+            # Debian 12's Python 3.11.2 has no extraction filters. Extraction is safe without them, because the lock
+            # file has the hash of the archive.
             tar.extraction_filter = getattr(tarfile, "data_filter", None)
             tar.extractall(unpacked := Path(temporary, target.name))  # noqa: S202
         try:
@@ -284,7 +284,7 @@ class GoProgram:
         name: the executable's name.
         package: the import path of its main package; with ``module``, the pattern of packages to build.
         version: the exact version of the module.
-        module: a folder with go.mod and go.sum, for a package that no published module builds by itself.
+        module: a folder with go.mod and go.sum, if building the published module alone does not give the program.
         flags: flags of the build.
     """
 
@@ -343,7 +343,7 @@ class GoProgram:
         folder = self.path.parent
         folder.parent.mkdir(parents=True, exist_ok=True)
         fresh.rename(folder)
-        # These are gigabytes. A failed build keeps them, so that the next attempt is faster.
+        # A failed build keeps these gigabytes, so that the next attempt is faster.
         for leftover in (sources, compiled):
             shutil.rmtree(leftover, ignore_errors=True)
 
@@ -375,7 +375,7 @@ class Minio(BuiltStore):
             "MINIO_ROOT_PASSWORD": self.credentials.secret_key.get_secret_value(),
             "MINIO_BROWSER": "off",
             "MINIO_UPDATE": "off",
-            # Without MINIO_REGION: with it MinIO adds the region to every 404, and AWS's SDK then repeats the request.
+            # Do not set MINIO_REGION: MinIO would add the region to every 404, and AWS's SDK would repeat the request.
         }
 
 

@@ -160,7 +160,7 @@ class Stack:
         return memory
 
     def _parts(self, memory: Memory, *stores: type[Store]) -> list[Part]:
-        """Return Kafka, the registry and the given stores; by default, the store that ``memory`` names."""
+        """Return Kafka, the registry and the given stores; without ``stores``, the store that ``memory`` names."""
         keys = self.home.credentials()
         classes: list[type[Part]] = [Kafka, RegistryServer, *(stores or [store_named(memory.store)])]
         return [
@@ -183,7 +183,7 @@ class Stack:
         for part in self._parts(memory):
             if part.name not in missing:
                 continue
-            # Stop a server that does not answer before its ports are checked, because it still uses them.
+            # Before the check of its ports, stop a server that does not answer, because it still uses them.
             if part.stop():
                 report(StartStep(part=part.name, state="restarting", detail="it runs, but does not answer"))
             for name in part.port_names:

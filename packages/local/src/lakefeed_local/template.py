@@ -196,12 +196,12 @@ def _variable(name: str, default: str | None) -> str:
         return f"${{{name}}}"
     if re.fullmatch(r"[A-Za-z0-9.,:/_-]+", default):
         return f"${{{name}:-{default}}}"
-    # In the default of a variable, YAML would misread these characters: write the value without a variable.
+    # YAML would misread these characters in the default of a variable: write the value without a variable.
     return _quoted(default)
 
 
 def _comment(text: str) -> str:
-    """Return an external text for a comment, without unprintable characters, since some of them end a YAML comment."""
+    """Return a text from outside for a YAML comment, without unprintable characters, some of which end a comment."""
     return "".join(char if char.isprintable() else "?" for char in str(text)[:120])
 
 

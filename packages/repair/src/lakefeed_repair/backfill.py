@@ -51,7 +51,7 @@ class BackfillRequest:
     Attributes:
         ranges: land only records of these ranges; if the table lacks such a record, the topic must still have it.
         start: land only records from this offset on, in all partitions.
-        since: land only records from this time on.
+        since: land only records whose timestamp is at or after this time.
     """
 
     ranges: tuple[OffsetRange, ...] | None = None
@@ -99,8 +99,8 @@ class BackfillCommit:
 class BackfillSummary(ReadableResult):
     """The result of a backfill, or with ``dry_run`` the expected result.
 
-    ``settled`` counts dead letters that this backfill wrote for an earlier backfill that was interrupted. ``stopped``
-    means that the user ended the backfill before its last commit; the next backfill lands the remaining records.
+    ``settled`` counts dead letters that this backfill wrote for an interrupted earlier one. ``stopped`` means that the
+    user ended the backfill before its last commit; the next backfill lands the remaining records.
     """
 
     dry_run: bool = False
@@ -140,7 +140,7 @@ def backfill(
 
     Args:
         requested: the choice of records. Default: all records that the topics still have.
-        dry_run: write nothing, and return the summary that is expected.
+        dry_run: write nothing, and return the expected summary.
         stop: set it to end after the current commit.
         step: called with ``landed`` after each commit.
 
@@ -199,7 +199,7 @@ class BackfillJob:
 
         Raises a Py4JJavaError if a commit is refused: another backfill has begun, or the user has rewound the feed.
         """
-        self.plan(request)  # Read this first: it can raise errors, and nothing is created or changed yet.
+        self.plan(request)  # This call can raise errors, so it comes before anything is created or changed.
         read = partial(read_batch, self._spark, self._source, headers=self._feed.source.keeps_headers)
         writer = self._feed.begin_writer(self._spark, self._table, read(), fenced=False)
         started = time.monotonic()
@@ -253,8 +253,8 @@ class BackfillJob:
     def _settle(self, writer: BatchWriter) -> int:
         """Write the dead letters of the newest backfill commit if a crash prevented that; return their number.
 
-        Only the newest commit can lack its letters, because a backfill writes a commit's letters before the next
-        commit, and this driver's fence stops the commits of other backfills.
+        Only the newest commit can lack its letters: a backfill writes a commit's letters before it makes the next
+        commit, and this driver's fence stops other backfills.
         """
         newest = next(self._table.ledger.backfills(), None)
         expected = total(newest.counts).dead_letters if newest else 0

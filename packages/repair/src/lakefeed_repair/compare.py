@@ -1,4 +1,4 @@
-"""Compare rows and dead letters by their records' offsets. Spark compares: only counts and examples reach Python."""
+"""Compare rows and dead letters by their records' offsets, in Spark: only counts and examples reach Python."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NTH, _ROW, _WHY, _OLD, _NEW = "_nth", "_row", "_why", "_old", "_new"
 
 @dataclass(frozen=True, kw_only=True)
 class FoundDifference:
-    """One difference; ``name``, by which the user allows it, is a column, or ``@rows``, ``@dead-letters`` and so on."""
+    """One difference. ``name`` is a column, or ``@rows``, ``@dead-letters`` and so on, by which users allow it."""
 
     name: str
     what: str
@@ -67,7 +67,7 @@ def compare(old: Landed, new: Landed, *, masked: Collection[str] = ()) -> list[F
 
 
 def _outcomes(side: Landed, both: list[str], name: str) -> DataFrame:
-    """Return, per record, its rows as structs, or its dead letter's reason with the digits removed.
+    """Return a column per record: its rows as structs, or its dead letter's reason without digits.
 
     The rows of one record are numbered in the order of their values, so that equal rows on both sides have the same
     number.
@@ -142,7 +142,7 @@ def _value(side: str, name: str) -> Column:
 
 
 def _equal(old: Column, new: Column, before: DataType, after: DataType) -> Column:
-    """Return the condition that two values are equal: of one type, or numbers, compared directly; others as texts."""
+    """Return the condition that two values are equal; values of different types are compared as texts."""
     if _name_of(before) == _name_of(after):
         return _comparable(old, before).eqNullSafe(_comparable(new, after))
     if isinstance(before, t.NumericType) and isinstance(after, t.NumericType):

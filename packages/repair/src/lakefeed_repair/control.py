@@ -103,7 +103,7 @@ class RunningFeed:
                 raise JobFailed("the run has ended with an error", where=self.name, hint="the run's log has the reason")
             if file.ended is not None:
                 return
-            # The driver may have ended after its file was read: read the file again, because it now says how.
+            # If the driver has ended since its file was read, the file now says how: read it again.
             if not file.is_running and drivers.find(self.driver.identity) == file:
                 hint = "read the driver's log; lakefeed run resumes after the last commit"
                 raise JobFailed("the driver's process was killed or has crashed", where=self.name, hint=hint)
@@ -183,7 +183,7 @@ def _of_driver(driver: DriverFile) -> RunningFeed:
 
 
 def similar_names(name: str, feeds: Sequence[str]) -> str | None:
-    """Return a hint with the feeds that have similar names, or the first feeds by name; None without feeds."""
+    """Return a hint that lists the feeds with similar names, or else the first feeds by name; None without feeds."""
     shown = difflib.get_close_matches(name, feeds, n=SIMILAR_NAMES) or sorted(set(feeds))[:SIMILAR_NAMES]
     return f"feeds that run: {', '.join(one_line(feed) for feed in shown)}" if shown else None
 

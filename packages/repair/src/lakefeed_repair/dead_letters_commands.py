@@ -129,7 +129,7 @@ def replay(pipeline: Path, overrides: tuple[str, ...], master: str | None, **cho
     declared = lakefeed.Pipeline.from_file(pipeline, overrides=overrides, to_run=False)
     many = declared.config.has_many_tables and chosen["topic"] is None
     if many:
-        # A table without letters has no interrupted replay, because a replay deletes its letters last.
+        # Without letters, there is no interrupted replay: a replay deletes its letters last.
         parts = [part for part, letters in _find(declared, chosen) if letters]
     else:
         parts = _parts(declared, chosen)
@@ -157,7 +157,7 @@ def replay(pipeline: Path, overrides: tuple[str, ...], master: str | None, **cho
 @master_option
 @output_option
 def drop(pipeline: Path, overrides: tuple[str, ...], yes: bool, master: str | None, **chosen: Any) -> None:
-    """Delete dead letters of PIPELINE irrevocably."""
+    """Delete dead letters of PIPELINE for good."""
     declared = lakefeed.Pipeline.from_file(pipeline, overrides=overrides, to_run=False)
     found = [(part, len(letters)) for part, letters in _find(declared, chosen) if letters]
     count = sum(letters for _, letters in found)
@@ -253,7 +253,7 @@ def _find_one(reader: DeadLetterReader, choice: DeadLetterFilter) -> dict[str, A
         raise ResourceMissing(
             f"feed '{choice.feed}' has no dead letter at partition {choice.partition}, offset {choice.offset}",
             where=f"{reader.kind} {reader.name}",
-            hint="lakefeed dead-letters list shows the letters that it has",
+            hint="lakefeed dead-letters list shows the existing letters",
         )
     topics = sorted({letter["topic"] for letter in letters})
     if len(topics) > 1:

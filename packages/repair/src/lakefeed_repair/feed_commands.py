@@ -49,7 +49,7 @@ _target_options: Callable[[F], F] = options_of(
     click.option("--url", metavar="URL", help="A dashboard, instead of this machine's drivers."),
     token_file_option,
 )
-wait_option = click.option("--wait", is_flag=True, help="Wait until the driver has acted: after its current batch.")
+wait_option = click.option("--wait", is_flag=True, help="Wait until the driver has acted, after its current batch.")
 reason_option = click.option("--reason", default="", help="The reason, which status and log show.")
 
 
@@ -65,7 +65,7 @@ class FeedTarget:
         if self.running is None:
             raise ResourceMissing(
                 f"no driver of feed '{self.name}' runs on this machine",
-                hint="name the dashboard of its driver by --url; lakefeed status PIPELINE shows the driver",
+                hint="name its driver's dashboard by --url; lakefeed status PIPELINE shows the driver",
             )
         return self.running
 
@@ -225,7 +225,7 @@ def rewind(
     """Move PIPELINE to other offsets.
 
     Changes ledger, rows, dead letters, checkpoint and the consumer group for monitoring; --to table only recreates the
-    checkpoint. A driver that runs ends with an error at its next commit. The next start, or the same command, completes
+    checkpoint. A running driver ends with an error at its next commit. The next start, or the same command, completes
     an interrupted move.
     """
     from lakefeed_repair import rewind as moving

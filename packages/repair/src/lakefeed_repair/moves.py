@@ -50,7 +50,7 @@ class PartitionMove:
 
     @property
     def given_up(self) -> int:
-        """The number of offsets that the feed will never read."""
+        """The number of offsets that the feed will skip."""
         return 0 if self.start is None else max(0, self.to - self.start)
 
 
@@ -63,7 +63,7 @@ def find_targets(
     *,
     accept_loss: bool,
 ) -> dict[Partition, int]:
-    """Return the offsets to which the partitions in ``chosen`` move; ``chosen`` has their present offsets."""
+    """Return the target offsets of the partitions in ``chosen``, which has their present offsets."""
     kind, _, value = to.partition(":")
     if to in ("earliest", "latest"):
         there = partitions_of(status.topics)
@@ -141,7 +141,7 @@ def plan_moves(
     ids: Mapping[str, str],
     accept_loss: bool,
 ) -> tuple[PartitionMove, ...]:
-    """Return the moves; refuse an offset that the topic does not have, and a move forward without ``accept_loss``.
+    """Return the moves; refuse offsets that the topic does not have, and moves forward without ``accept_loss``.
 
     ``positions`` is empty if the feed's offsets are unknown; ``ids`` are the ids of the topics that the feed has read.
     """
@@ -181,7 +181,7 @@ def plan_moves(
 
 
 def require_own_records(moves: Sequence[PartitionMove], adopted: Mapping[Partition, int], *, where: str) -> None:
-    """Refuse a move to an offset below that at which the feed took the table over from another tool."""
+    """Refuse a move to offsets from before the feed took the table over from another tool."""
     for move in moves:
         at = adopted.get((move.topic, move.partition), 0)
         if move.to < at:
@@ -212,7 +212,7 @@ def move_commit(
         reached = OffsetRanges(ranges, {move.topic: ids[move.topic] for move in moves})
         return Commit(feed, 0, reached, move=PositionReset(reason="rewind", unknown=True))
     again = [move for move in moves if move.again]
-    # The ledger stores a move without rows to delete as one that deletes rows, so that verify reports later duplicates.
+    # Store a move without rows to delete as one that deletes rows: verify then reports later duplicates.
     deletes = deletes or (bool(again) and all(move.rows == 0 for move in again))
     reset = PositionReset(
         reason="accepted-loss" if any(move.given_up for move in moves) else "rewind",

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 PAGE = "test-a-pipeline"
 POSITION = ("topic", "partition", "offset")
 STOPS = (DecodeError, ErrorBudgetExceeded, JobFailed, RowsRefused)
-"""The errors that a record can cause, and that stop a feed."""
+"""The errors of records that stop a feed."""
 INSTEAD = "test the new file with lakefeed test"
 PREFIX, ABANDONED_SECONDS = "lakefeed_rehearsal_", 24 * 3600
 _LAST = re.compile(r"\s*([1-9]\d{0,14})\s*(?:records?|(batch(?:es)?))?\s*")
@@ -118,7 +118,7 @@ def rehearse(
 
 
 def require_comparable(old: Pipeline, new: Pipeline) -> None:
-    """Raise a ConfigError unless both files land the same topics in an Iceberg table, with no state between batches."""
+    """Raise a ConfigError unless both files land the same topics in an Iceberg table, without state between batches."""
     for pipeline in (old, new):
         pipeline.require_one_table()
         config, sink, source = pipeline.config, pipeline.config.sink.iceberg, pipeline.config.source
@@ -148,7 +148,7 @@ def choose(table: Table, feed: str, last: str) -> list[Commit]:
     commits, chosen, match = list(commits_of(line, feed))[::-1], list[Commit](), _LAST.fullmatch(last)
     if match is None and not is_ago(last):
         hint = "write a number of records (200000) or of batches ('5 batches'), or a time (10m)"
-        raise ConfigError(f"'{last}' does not say which records to rehearse", where="--last", hint=hint)
+        raise ConfigError(f"'{last}' does not tell how many records to rehearse", where="--last", hint=hint)
     newest = datetime.fromtimestamp(max(times.values(), default=0), UTC)
     since = 0.0 if match is not None else ago(last, now=newest).timestamp()
     for commit in commits:
@@ -217,7 +217,7 @@ def own_prefix() -> str:
 
 
 def is_left(name: str) -> bool:
-    """Return True for a table of a killed rehearsal: of a process of this machine that has ended, or a day old."""
+    """Return True for a table of a killed rehearsal: its process on this machine has ended, or it is a day old."""
     match = _NAME.fullmatch(name)
     if match is None or time.time() - int(match[1]) > ABANDONED_SECONDS:
         return match is not None
@@ -242,7 +242,7 @@ def _land(spark: SparkSession, pipeline: Pipeline, commits: Sequence[Commit], na
         raise ConfigError(
             f"the transform leaves out {', '.join(missing)}, by which a rehearsal compares rows",
             where=f"pipeline '{pipeline.config.name}', transform",
-            hint="let the query select these columns, too; the rehearsal adds them to the decoded rows",
+            hint="select these columns in the query, too; the rehearsal adds them to the decoded rows",
         )
     counts, rows, seconds, done, stopped, notes = ZERO, 0, 0.0, 0, None, dict[str, None]()
     for commit in commits:
@@ -279,7 +279,7 @@ def _in_place(config: PipelineConfig, name: str) -> PipelineConfig:
     """Return the pipeline with the table ``name``, a table beside it for dead letters, and offsets in the rows."""
     iceberg, letters = config.sink.iceberg, config.dead_letters
     assert iceberg is not None  # ``require_comparable`` refuses other sinks.
-    # With write.data.path, files would lie in the folder of the feed's files; with gc.enabled, they would stay.
+    # With write.data.path, files would lie in the folder of the feed's files; with gc.enabled off, they would stay.
     properties = {key: text for key, text in iceberg.properties.items() if not key.endswith(("path", "gc.enabled"))}
     own = {"table": name, "properties": properties, "branch": None, "publish": None}
     if letters is not None:

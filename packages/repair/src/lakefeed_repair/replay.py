@@ -35,7 +35,7 @@ from lakefeed.sinks.dead_letters.store import DeadLetterFilter, DeadLetterStore
 PAGE = "dead-letters"
 
 REPLAYS = ".replays"
-"""The name of a replay's fence is the feed's name with this suffix (``Ledger.java``)."""
+"""Suffix of the feed's name in the fence of its replays (``Ledger.java``)."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Replayed:
 
 @dataclass(frozen=True)
 class MarkedLetters:
-    """The letters that a replay lands. A range in ``Replay.ranges`` counts these letters instead of offsets."""
+    """The letters that a replay lands. ``Replay.ranges`` are ranges of their indexes, not of offsets."""
 
     records: DataFrame
 
@@ -68,7 +68,7 @@ class MarkedLetters:
         return sorted(tuple(each) for each in self.records.select("topic", "partition", "offset").collect())
 
     def offsets(self, part: Sequence[OffsetRange]) -> list[OffsetRange]:
-        """Return offset ranges that contain the letters of these ranges of letters, and no other letters."""
+        """Return the offset ranges of the letters with these indexes; the ranges contain no other letters."""
         positions = (position for span in part for position in self.positions[span.start : span.end])
         groups = (list(group) for _, group in groupby(positions, key=lambda position: position[:2]))
         return [OffsetRange(*group[0], group[-1][2] + 1) for group in groups]
@@ -89,7 +89,7 @@ def replay(
     spark: SparkSession | None = None,
     step: Callable[[str], None] = lambda done: None,
 ) -> Replayed:
-    """Decode dead letters with the present settings, and land the rows of readable letters, exactly once.
+    """Decode dead letters with the present settings; land the rows of readable ones exactly once.
 
     A letter stays a dead letter if its rows cannot be computed, or if the table refuses them. ``step`` is called with
     ``marked`` when the letters are marked, and with ``landed`` when their rows are written.
@@ -138,7 +138,7 @@ def _replay(
     """Land the chosen dead letters of a feed that can be rows now."""
     table, letters = feed.ledger_table(spark), feed.dead_letter_store(spark)
     writer = feed.begin_writer(spark, table, letters.records(choice), fenced=False)
-    # The fence stops an earlier replay that may still run, so its marks can be removed safely.
+    # The fence stops an earlier replay that may still run, so it is safe to remove that replay's marks.
     fence = table.take_fence(REPLAYS)
     finished = _finish_earlier(letters, table.ledger)
     while True:
@@ -175,7 +175,7 @@ def _replay(
 
 
 def _finish_earlier(letters: DeadLetterStore, ledger: IcebergLedger) -> int:
-    """Delete the letters that interrupted replays have landed, and return their number; remove the other marks."""
+    """Delete the letters that interrupted replays have landed; return their number. Unmark their other letters."""
     finished = 0
     for replay_id in letters.open_replays():
         if ledger.has_replay(replay_id):

@@ -58,7 +58,7 @@ class RewindPlan:
 
     @property
     def rows(self) -> int:
-        """The number of rows of records that the feed will read again."""
+        """The number of rows whose records the feed will read again."""
         return sum(move.rows or 0 for move in self.moves)
 
     @property
@@ -92,8 +92,8 @@ def plan_rewind(
             (``timestamp:2026-11-20T06:30``), ``snapshot:ID``, or offsets in the form that ``parse_offsets`` reads.
         topic: move only this topic.
         partition: move only partitions with this number.
-        delete_rows: whether to delete the rows of records that the feed will read again; None only without such rows.
-        accept_loss: whether records may stay unread.
+        delete_rows: whether to delete the rows of records that the feed will read again; None if there are none.
+        accept_loss: whether the feed may skip records.
     """
     feed, config = pipeline.feed, pipeline.config
     config.sink.require("rewind")
@@ -208,7 +208,7 @@ def _with_rows(
 def _why_unknown(
     table: Table, columns: tuple[str, str, str], ids: Mapping[str, str], feed: str, topics: set[str]
 ) -> str | None:
-    """Return why a row's offset does not identify its record; None if it does."""
+    """Return why a row's offset does not identify the row's record; None if it does."""
     have = table.schema().column_names
     missing = [name for name in columns if name and name not in have]
     others = [key for key in table.properties if key.startswith(f"{POSITION}.") and key != f"{POSITION}.{feed}"]
@@ -228,7 +228,7 @@ def _count_rows(
     """Return the number of rows in each partition's offset range, by the filter of ``rows_where`` for pyiceberg."""
     from pyiceberg import expressions
 
-    own: Any = expressions  # A mypy plugin, which is not loaded here, would know the expressions' constructors.
+    own: Any = expressions  # mypy would need a plugin, which is not loaded, to know these constructors.
     topic_column, partition_column, offset_column = columns
     filters = []
     for (topic, partition), (start, end) in spans.items():

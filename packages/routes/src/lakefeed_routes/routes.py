@@ -13,7 +13,7 @@ HEADERS = "kafka_headers"
 
 
 class TableRoutes:
-    """The values that name a table of a feed, and the table of each row.
+    """Knows which values name a table of a feed, and finds the table of each row.
 
     Attributes:
         known: the values whose tables exist, or will exist once the current batch is written.
@@ -32,7 +32,7 @@ class TableRoutes:
         return len(self.known) >= self.settings.max_tables
 
     def refusal(self, rows: DataFrame) -> Column | None:
-        """Return a column: why a row's value names no table, null if it names one. Return None if any value will do.
+        """Return a column with the reason why a row's value names no table, or null; None if every value is accepted.
 
         ``rows`` lacks columns that the transform adds; if the value is in one of them, the sink checks it.
         """

@@ -1,10 +1,10 @@
-"""Appends each row of a batch to the table that a field names, with a ledger for each table and one for the feed.
+"""Append each row of a batch to the table that a field names, with a ledger in each table and one for the feed.
 
 Guarantee: exactly-once in each table. The tables' commits come first, the commit of the feed's ledger table comes last:
 
 - A table's commit covers the offsets from the table's own last commit to the end of the batch. A table without rows in
-a batch gets no commit, so its next commit covers several batches. The ledger table proves that the table lacks no
-record of them, because its commits have each table's number of rows.
+a batch gets no commit, so its next commit covers several batches. The ledger table proves that no row of these batches
+is missing: its commits have each table's number of rows.
 - The feed resumes where the ledger table's last commit ended. If a driver dies between two tables' commits, or a
 replaced driver commits late, some tables are ahead of the ledger table. The next start first writes a batch that ends
 where these tables end. A table gets no row twice: the sink skips rows below the table's end offsets, and compares their
@@ -55,7 +55,7 @@ class RoutedTables(IcebergTable):
 
     Attributes:
         refusal: the rule by which the core makes rows dead letters before it counts rows.
-        rule: the values that name tables, and each row's table.
+        rule: finds the table of each row.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class RoutedTables(IcebergTable):
         return sum(routed.values())
 
     def _admit(self, named: DataFrame) -> DataFrame:
-        """Add the batch's new tables to the known tables, and return the rows with their tables.
+        """Add the batch's new tables to the known tables; return the rows with a column of their table's name.
 
         Raises RuleChanged if records of the batch have to become dead letters.
         """
@@ -173,7 +173,7 @@ class RoutedTables(IcebergTable):
             return named
         if rule.settings.default is None:
             raise RuleChanged
-        # The rows have the column with the value, so their tables can be named again.
+        # The rows have the column with the value: find their tables again.
         return named.withColumn(TARGET, rule.target(named.drop(TARGET)))
 
     def _write(self, named: DataFrame, commit: Commit) -> dict[str, int]:
@@ -181,8 +181,7 @@ class RoutedTables(IcebergTable):
         counts: dict[str, dict[Partition, int]] = defaultdict(dict)
         for name, topic, partition, count in named.groupBy(TARGET, *POSITION_COLUMNS[:2]).count().collect():
             counts[name][topic, partition] = count
-        # A table that already has this batch is compared with it, even if the rules now give the table none of its
-        # rows.
+        # If a table already has this batch, compare it with the batch, even if the rules now give the table no row.
         names = {*counts, *(name for name in self._positions if self._ahead(name, commit.ranges))}
         session = named.sparkSession
         with (
@@ -235,7 +234,7 @@ class RoutedTables(IcebergTable):
     def _require_same(
         self, table: IcebergTable, ranges: OffsetRanges, ahead: Mapping[Partition, int], *, again: int
     ) -> None:
-        """Raise an error unless the table has ``again`` rows of the batch: the number that the rules now give it."""
+        """Raise an error unless the table has ``again`` rows of the batch, the number that the rules give it now."""
         starts, ends = {span.key: span.start for span in ranges.ranges}, ranges.ends
         had = 0
         for each in table.ledger.commits():

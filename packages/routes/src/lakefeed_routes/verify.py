@@ -1,4 +1,4 @@
-"""Compare a feed's ledger table with its other tables, of which there is one per value of a field.
+"""Compare the ledger table of a feed with the feed's other tables, one per value of a field.
 
 The ledger table has the number of rows of each batch in each table, and the tables' own commits have to agree.
 """
@@ -86,7 +86,7 @@ def table_findings(evidence: Evidence, tables: Mapping[str, Evidence]) -> Iterat
     """Yield faults of single tables, and batches whose number of rows in a table differs from the ledger table's."""
     for name, table in tables.items():
         for finding in findings(replace(table, files=FileCheck())):
-            # The offsets of a table's commits cover all records, but its counts only the table's records.
+            # The offset ranges of a table's commits cover all records; their counts cover only the table's own records.
             if finding.kind != "untold":
                 yield replace(finding, what=f"table {name}: {finding.what}")
     if not any(commit.routed is not None for commit in evidence.commits):
@@ -132,7 +132,7 @@ def _is_within(commit: Commit, ranges: OffsetRanges) -> bool:
 
 
 def _rows_until(table: Table, evidence: Evidence, ends: OffsetRanges, feed: str) -> IcebergRows:
-    """Return the table's rows up to these ends, without those that a running feed may have committed later."""
+    """Return the table's rows up to these ends, without rows that a running feed may have committed later."""
     later = next((commit.snapshot_id for commit in evidence.commits if not _is_within(commit, ends)), None)
     parent = None if later is None else next(each for each in table.metadata.snapshots if each.snapshot_id == later)
     return IcebergRows(table, feed, until=None if parent is None else parent.parent_snapshot_id or 0)

@@ -75,7 +75,7 @@ def _same_nested(expected: Any, actual: Any, type_: Mapping[str, Any], *, exact:
 
 
 def read_row(text: str) -> Row:
-    """Parse a row that ``lakefeed_encode.encode.json_of`` has written; numbers keep all digits."""
+    """Return the row in a text from ``lakefeed_encode.encode.json_of``; numbers keep all digits."""
     row: Row = json.loads(text, parse_float=Decimal)
     return row
 
@@ -103,7 +103,7 @@ def shown(value: Any, type_: Any) -> Any:
 
 
 def _texts_of(content: str) -> list[str]:
-    """Return the forms in which a case may write bytes (given as base64): hex digits, and printable UTF-8 as text."""
+    """Return the forms in which a case may write bytes (given in Base64): hex digits, and printable UTF-8 as text."""
     raw = base64.b64decode(content)
     try:
         text = raw.decode()
@@ -198,7 +198,7 @@ class Difference:
 def differences(case: Case, outcome: Outcome) -> list[Difference]:
     """Return the differences between a case and its outcome; an empty list if the case passes."""
     listed = list(_error(case, outcome))
-    # An unexpected end of the feed also causes missing rows and letters: report only the end.
+    # If the feed has stopped unexpectedly, missing rows and letters are only a consequence: report only the stop.
     if case.error is None and outcome.error is not None:
         return listed
     if case.rows is not None:
@@ -285,7 +285,7 @@ def _dead_letters(
 def _unmatched(
     expected: Sequence[Expected], actual: Sequence[Actual], differing: Callable[[Expected, Actual], list[str]]
 ) -> Iterator[tuple[int, Expected | None, Actual | None]]:
-    """Match as many rows as possible; yield the rows without a match in pairs, with the expected row's number.
+    """Match as many rows as possible; yield the other rows in pairs, with the number of the expected row.
 
     Rows count from 1. A pair has the rows that differ least; None stands for a missing row.
     """
@@ -305,7 +305,7 @@ def _unmatched(
 
 
 def _matching(candidates: Sequence[Sequence[int]]) -> dict[int, int]:
-    """Return, for as many expected rows as possible, different candidates (Kuhn's algorithm)."""
+    """Return a candidate for each of as many expected rows as possible, without using one twice (Kuhn's algorithm)."""
     taken: dict[int, int] = {}
 
     def find(one: int, visited: set[int]) -> bool:

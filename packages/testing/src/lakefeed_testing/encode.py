@@ -26,7 +26,7 @@ FORMATS: dict[str, tuple[Format, Format]] = {
     "avro": ("avro", "confluent-avro"),
     "protobuf": ("protobuf", "confluent-protobuf"),
 }
-"""For the name of a decoding block: its format without a registry, and its format with a registry."""
+"""The formats of a decoding block, by its name: without a registry, and with a registry."""
 CORRUPT = "_lakefeed_corrupt"
 LARGEST_FLOAT = (2 - 2**-23) * 2.0**127
 
@@ -175,7 +175,7 @@ class _Part:
 
     @property
     def would_change(self) -> bool:
-        """Return True if Spark would change an unfit value without an error: 1.255 into 1.26, or a number into text."""
+        """Return True if Spark would silently change a value to fit: 1.255 into 1.26, or a number into text."""
         return self.type_name in ("string", "decimal", "float")
 
     @property
@@ -184,7 +184,7 @@ class _Part:
 
     @property
     def fits(self) -> bool:
-        """Return True if the value fits its type; nulls and the content of texts are left to Spark's check."""
+        """Return True if the value fits its type; Spark itself checks nulls, and the content of texts."""
         return self.value is None or (self.type_ is not None and _fits(self.value, self.type_))
 
     def __str__(self) -> str:
@@ -277,7 +277,7 @@ def with_defaults(value: Any, schema: AvroSchema, type_: Type | None = None) -> 
 
 
 def _default(field: Field, schema: AvroSchema) -> Any:
-    """Return a field's default as a case would write it; Avro writes bytes as text with the code points 0 to 255."""
+    """Return a field's default in a case's notation; Avro writes bytes as text with the code points 0 to 255."""
     kind = members(field.type)[0]
     if isinstance(kind, Primitive) and kind.name == "bytes":
         content = str(field.default).encode("latin-1")

@@ -123,7 +123,7 @@ def config_of_case(config: PipelineConfig, places: CasePlaces, tables: Mapping[s
 
 def _decode(config: PipelineConfig, registry: str) -> Decode:
     key = None if config.decode.key is None else _with_registry(config.decode.key, registry)
-    # The metadata columns of the pipeline's own sink, of which a case's table may have fewer.
+    # Add the metadata columns of the pipeline's own sink, because a case's table may need fewer.
     own = {"key": key, "metadata": list(kept_metadata(config))}
     return _with_registry(config.decode, registry).model_copy(update=own)
 
@@ -205,7 +205,7 @@ def place(
     """Assign topic, partition and offset to a case's records; ``topic`` is the default topic, if there is one.
 
     Raises:
-        ConfigError: a record has no topic, or its offset is not above the partition's earlier ones.
+        ConfigError: a record has no topic, or its offset is not above the earlier offsets of its partition.
     """
     placed, ends, batch = [], dict[Partition, int](), 1
     for number, (record, value, key) in enumerate(zip(given, values, keys, strict=True)):
@@ -338,7 +338,7 @@ def _as_source(files: DataFrame, *, headers: bool) -> DataFrame:
 
 
 KEPT = ("mode", "keys", "order_by", "delete", "on_delete")
-"""The settings of a sink that decide which rows stay in the table."""
+"""The settings of a sink that decide which rows are in the table."""
 
 
 def table_in_place(config: PipelineBlocks, *, table: str, history: str) -> SinkChoice:

@@ -87,7 +87,7 @@ class LandedRecords:
 
     @property
     def dead_letters(self) -> Sequence[FoundDeadLetter]:
-        """The records that became dead letters, with their positions and reasons."""
+        """The records that became dead letters, with topic, partition, offset and reason."""
         return self.outcome.dead_letters
 
     @property

@@ -21,7 +21,7 @@ NOT_ASKED = {
     "LAKEFEED_CATALOG_URI": "jdbc:sqlite:/tmp/catalog.db",
     "LAKEFEED_WAREHOUSE": "s3://lake/warehouse",
 }
-"""Values for unset variables of blocks that have addresses of servers; cases use no servers."""
+"""Values for unset variables in blocks with addresses of servers, because cases use no servers."""
 DECIDING = ("decode", "schema", "expect", "transform", "tests")
 """The blocks that decide the result of a record; variables in these blocks must be set."""
 
@@ -44,7 +44,7 @@ class CaseFile:
         return self.tests.cases
 
     def where(self, case: str, *below: str | int) -> str:
-        """Return ``file:line`` of a case, or of a part of it."""
+        """Return ``file:line`` of a case, or of an item in it."""
         place = self.document.locate(("tests", "cases", case, *below), key=not below)
         return f"{place.file}:{place.line}" if place.line else place.file
 
@@ -78,7 +78,7 @@ def load_cases(
 def load_pipeline(
     pipeline: Path, *, overrides: Sequence[str] = (), environment: Mapping[str, str] | None = None
 ) -> CaseFile:
-    """Read a pipeline file with its own cases, if it has any; the rules are those of ``load_cases``."""
+    """Return a pipeline file with its own cases, if any; the rules are those of ``load_cases``."""
     return _read(pipeline, None, overrides, _environment(environment))
 
 
@@ -107,7 +107,7 @@ def _read(pipeline: Path, cases: Path | None, overrides: Sequence[str], environm
     reading = read(pipeline, overrides=overrides, environment=environment, remote=Remote(variables=unset), block=block)
     raise_first_error(reading.problems)
     mistakes = reading.mistakes
-    assert mistakes is not None  # ``mistakes`` is None only after a problem, which ``raise_first_error`` has raised.
+    assert mistakes is not None  # ``raise_first_error`` has raised the problem that would leave ``mistakes`` None.
     for place in sorted(mistakes.replaced, key=str):
         if place and place[0] in DECIDING and "registry" not in place:
             written = reading.document.written.get(place, "")
@@ -117,6 +117,6 @@ def _read(pipeline: Path, cases: Path | None, overrides: Sequence[str], environm
                 where=f"{at.file}:{at.line}",
                 hint="set the variable: it is in a block that decides the result of records",
             )
-    assert mistakes.config is not None  # Each unset variable was replaced by a value.
+    assert mistakes.config is not None  # Every unset variable has a value by now.
     tests = mistakes.config.block(PipelineTests) or PipelineTests()
     return CaseFile(file=str(cases or pipeline), config=mistakes.config, document=reading.document, tests=tests)

@@ -201,7 +201,7 @@ class CaseRunner:
         )
 
     def run(self, file: CaseFile, name: str, case: Case) -> Outcome:
-        """Run the records of one case; raise ConfigError if a record cannot be encoded or placed."""
+        """Return the outcome of one case's records; raise ConfigError if a record is wrong."""
         self._cases += 1
         config = file.config
         schemas = CaseSchemas.of(file.tests, case, config)
@@ -321,7 +321,7 @@ def _batches(spark: SparkSession, feed: CaseFeed, notes: list[str]) -> Iterator[
 
 
 def _stream(spark: SparkSession, feed: CaseFeed, writer: BatchWriter, notes: list[str]) -> Iterable[BatchResult]:
-    """Run a streaming query to its end; start a new query if a new writer's schema requires one."""
+    """Run a streaming query to its end; start another one when a new writer's schema requires it."""
     config, batches = feed.config, MicroBatches(threading.Event())
     results: list[BatchResult] = []
 

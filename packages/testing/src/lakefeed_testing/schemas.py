@@ -1,4 +1,4 @@
-"""The schemas of one case, with which its records are encoded, and a registry that serves them."""
+"""The schemas with which one case's records are encoded, and a registry that serves these schemas."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class CaseSchemas:
     Attributes:
         texts: the schemas by id.
         subjects: the schema ids by subject, the newest last.
-        first: the newest schema id when the case starts, and the default of values; None without a registry.
+        first: the newest schema id when the case starts, which is the default for values; None without a registry.
         newest_key: the default schema id of keys.
     """
 
@@ -152,7 +152,7 @@ def _content(schema: SchemaText) -> dict[str, Any]:
 
 
 class CaseRegistry:
-    """Serves schemas while ``running``. Each case has a URL, because decoders cache schemas by URL."""
+    """Serves schemas while ``running``, at a URL per case, because decoders cache schemas by URL."""
 
     def __init__(self, address: str, versions: list[SchemaVersions]) -> None:
         self._address, self._versions = address, versions
@@ -164,7 +164,7 @@ class CaseRegistry:
         versions: list[SchemaVersions] = []
 
         def answer(request: HttpRequest) -> HttpAnswer:
-            path = request.path.partition("?")[0]  # The query names a context of the registry: drop it.
+            path = request.path.partition("?")[0]  # Drop the query, which only names a context of the registry.
             number, *parts = (unquote(part) for part in path.strip("/").split("/"))
             found = versions[int(number)].answer(parts)
             return HttpAnswer(404 if found is None else 200, json.dumps(NOT_FOUND if found is None else found).encode())

@@ -20,7 +20,7 @@ HexBytes = Annotated[str, BeforeValidator(lambda given: given.removeprefix("0x")
 
 
 class CaseSchema(Model):
-    """A schema of the cases' registry. Its format is that of the block that decodes its records."""
+    """A schema of the cases' registry, in the format of the block that decodes its records."""
 
     subject: str | None = Field(
         None, description="Subject of the schema. Default: the subject of the pipeline's values."
@@ -45,7 +45,7 @@ class CaseTable(Model):
 
 
 class CaseRecord(Model):
-    """An input record of a case, with one of value, text and hex."""
+    """An input record of a case. It has one of value, text and hex."""
 
     value: Any = None
     """The value as YAML, encoded in the pipeline's format with the schema of schema_id; null is a tombstone."""
@@ -67,7 +67,7 @@ class CaseRecord(Model):
     timestamp: datetime | int | None = None
     """Timestamp of the record: ISO 8601, by default UTC, or milliseconds. Default: 2026-01-01 00:00:00."""
     batch: Count | None = None
-    """The micro-batch that has the record, counted from 1. Default: that of the previous record."""
+    """The number of the record's micro-batch, from 1. Default: the number of the previous record's."""
 
     def _contradictions(self) -> Iterator[str | ConfigProblem]:
         given = [name for name in ("value", "text", "hex") if name in self.model_fields_set]
@@ -84,7 +84,7 @@ class CaseRecord(Model):
 
 
 class ExpectedDeadLetter(Model):
-    """An expected dead letter; omitted fields are not compared."""
+    """An expected dead letter; fields that are omitted are not compared."""
 
     reason: str | None = Field(None, description="Text that the reason contains.")
     topic: str | None = None

@@ -39,7 +39,7 @@ COLUMNS = "id BIGINT, kafka_topic STRING, kafka_partition INT, kafka_offset BIGI
 
 @dataclass
 class SinkDriver:
-    """A driver of a feed, with the sink open, the columns created, and the fence taken."""
+    """A driver of a feed, which has opened the sink, created the columns and taken the fence."""
 
     spark: SparkSession
     feed: str
@@ -66,7 +66,7 @@ class SinkDriver:
             self.force(commit, rows)
 
     def force(self, commit: Commit, rows: DataFrame | None = None) -> None:
-        """Write a batch without a check of the ledger, as a driver would that was suspended after its check."""
+        """Write a batch without a check of the ledger, like a driver that was suspended after its check."""
         [span] = commit.ranges.ranges
         rows = self.rows(span.start, span.end) if rows is None else rows
         self.sink.land(rows, commit, commit_id=uuid.uuid4().hex)
@@ -143,7 +143,7 @@ class SinkContract:
 
     def test_a_batch_that_is_repeated_after_a_crash_is_stored_once(self, place: SinkPlace) -> None:
         place.driver().land(0, 0, 3)
-        # The first driver died before Spark recorded the batch, so with a new checkpoint the batch gets another id.
+        # The first driver died before Spark recorded the batch. With a new checkpoint, the same batch gets another id.
         restarted = place.driver()
         restarted.land(7, 0, 3)
         restarted.land(8, 3, 4)
@@ -184,8 +184,8 @@ class SinkContract:
             place.driver()
             write(own, rows, batch)
 
-        # The driver is replaced after it has read the ledger, so its write fails only because another entry has its
-        # number.
+        # The driver was replaced after it had read the ledger, so only the taken number of its entry makes its write
+        # fail.
         monkeypatch.setattr(kind, "write", suspended)
         with pytest.raises(DriverReplaced, match="another driver has taken over"):
             first.force(first.batch(1, 3, 5))

@@ -1,4 +1,4 @@
-"""Carry out maintenance by Iceberg's own Spark actions, in short pieces that can fail without harm.
+"""Maintain a table by Iceberg's own Spark actions, in short pieces that can fail without harm.
 
 A piece is one commit. Appends never conflict with a piece: Iceberg rebases the later commit on the earlier one. If
 another writer rewrites the same rows, Iceberg refuses the later commit; maintenance then tries the piece again.
@@ -26,7 +26,7 @@ Result = TypeVar("Result")
 TRIES = 5
 FIRST_WAIT_SECONDS = 0.5
 CONFLICTS = ("CommitFailedException", "ValidationException", "Cannot commit rewrite because of")
-"""Iceberg's exceptions if another writer's commit came first, and the text of an exception that wraps one of them."""
+"""Iceberg's exceptions after a conflict with another commit, and the text of an exception that wraps one of them."""
 GONE = "NotFoundException"
 """The exception for a missing file: another writer has replaced it and expired its snapshots, or it is lost."""
 NO_CONFLICTS = ("GC is disabled", "lakefeed refuses the commit", "Unable to determine whether certain files are orphan")
@@ -34,7 +34,7 @@ MB = 1024 * 1024
 
 
 class WriteConflict(Exception):
-    """At every attempt another writer's commit came first; the table has nothing of this piece."""
+    """Another writer's commit came first at every attempt, so nothing of this piece is in the table."""
 
 
 @dataclass
@@ -227,7 +227,7 @@ LAST = "lakefeed.upkeep.last"
 
 MANIFEST_BYTES = 8 * 1024 * 1024  # The default of Iceberg's commit.manifest.target-size-bytes.
 HELD_DAYS = 30
-"""A stopped feed's newest commit and all later snapshots are kept for this many days; its offsets are kept longer."""
+"""For this many days, a stopped feed's newest commit and all later snapshots are kept; its offsets are kept forever."""
 
 REWRITES: tuple[Step, ...] = ("compact", "manifests")
 """The steps that commit snapshots."""
@@ -260,7 +260,7 @@ class LastUpkeep:
 class Expiry:
     """The snapshots that may expire: older than ``before`` (seconds since 1970), and not among the newest ``keep``.
 
-    ``held_for`` is the feed whose newest commit keeps more snapshots than the settings do.
+    ``held_for`` is the feed whose newest commit makes more snapshots stay than the settings demand.
     """
 
     before: float
@@ -284,9 +284,9 @@ class MaintenancePlan:
     """The maintenance that is due at a table.
 
     Attributes:
-        partitions: the partitions to compact, coldest first.
+        partitions: the partitions to compact; partitions without recent writes come first.
         orphans_before: files older than this, in seconds since 1970, may be orphans; None if no search is due.
-        due: the same steps as texts.
+        due: all due steps as texts.
     """
 
     partitions: tuple[Partition, ...]
@@ -299,7 +299,7 @@ class MaintenancePlan:
 
 def plan(health: Health, settings: Upkeep, *, now: float, asked: bool = False) -> MaintenancePlan:
     """Return the maintenance that is due; if a user has ``asked``, include the search for orphans."""
-    # A rewrite commits to the published table, after which a branch could not be published any more.
+    # A rewrite would commit to the published table, so that a branch could not be published any more.
     steps = tuple(step for step in settings.steps if not (health.branches and step in REWRITES))
     due: list[Due] = []
     partitions = _compactable(health, settings.compact) if "compact" in steps else ()
@@ -339,7 +339,7 @@ def plan(health: Health, settings: Upkeep, *, now: float, asked: bool = False) -
 
 
 def _compactable(health: Health, settings: Compact) -> tuple[Partition, ...]:
-    """Return the partitions worth a rewrite, those without recent writes first, because they cause no conflicts."""
+    """Return the partitions worth a rewrite, those without recent writes first, as they cause no conflicts."""
     due = [
         partition
         for partition in health.partitions
@@ -353,10 +353,10 @@ def _compactable(health: Health, settings: Compact) -> tuple[Partition, ...]:
 def expiry(ancestors: tuple[Ancestor, ...], settings: Expire, *, now: float) -> Expiry:
     """Return which snapshots may expire; ``ancestors`` has the present snapshot and its ancestors, newest first.
 
-    The newest commit of each feed stays, with all later commits: from them a restarted feed knows which dead letters it
-    still has to write, and an interrupted replay whether it was committed. After ``HELD_DAYS`` days, they may expire,
-    because one abandoned feed would otherwise keep the snapshots of all feeds. The feed's offsets are then only in a
-    table property. Unpublished snapshots always stay.
+    The newest commit of each feed stays, with all later commits: a restarted feed needs them to find the dead letters
+    that it still has to write, and a replay to find out whether it was committed. After ``HELD_DAYS`` days, these
+    commits may expire: otherwise one abandoned feed would keep the snapshots of all feeds. The feed's offsets are then
+    only in a table property. Unpublished snapshots always stay.
     """
     requested = now - seconds_of(settings.older_than)
     newest: dict[str, int] = {}
@@ -379,6 +379,6 @@ def expiry(ancestors: tuple[Ancestor, ...], settings: Expire, *, now: float) -> 
 
 
 def _kept(ancestors: tuple[Ancestor, ...], *, before: float, keep: int) -> int:
-    """Return the number of snapshots that stay: the newest ``keep``, and those after them until one is too old."""
+    """Return how many snapshots stay: the newest ``keep``, and further ones until one is too old."""
     too_old = (depth for depth, ancestor in enumerate(ancestors) if depth >= keep and ancestor.at < before)
     return next(too_old, len(ancestors))

@@ -94,7 +94,7 @@ def describe(target: str, topic: str | None, **options: Any) -> None:
     "--max-minutes", type=click.FloatRange(0, 10_080, min_open=True), help="Start no further step after this time."
 )
 @click.option("--wait", type=click.FloatRange(0), default=0.0, help="Seconds to wait for another upkeep of the table.")
-@click.option("--measure-scan", is_flag=True, help="Read all rows before and after the upkeep; print the seconds.")
+@click.option("--measure-scan", is_flag=True, help="Measure how long a scan of all rows takes, before and after.")
 @click.option("--every", metavar="TIME", help="Repeat at this interval, for example '1 hour', until SIGTERM or Ctrl-C.")
 @master_option
 @output_option

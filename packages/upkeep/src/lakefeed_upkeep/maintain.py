@@ -49,7 +49,7 @@ class Report:
     """The result of maintaining one table.
 
     Attributes:
-        did: the work; with ``dry_run``, only the number of orphans.
+        did: the work that was done; with ``dry_run``, only the number of orphans.
         before: the table's ``Health.figures`` before the work; ``after`` has the figures after the work, None with
             ``dry_run``.
         scan_seconds: the seconds in which Spark read all rows before and after the work, if requested.
@@ -121,7 +121,7 @@ class Maintenance:
 
         Args:
             dry_run: change nothing; count orphans, and report the due work.
-            asked: whether a user requests the work; then orphans are searched in any case.
+            asked: whether a user requests the work; if so, orphans are searched even if no search is due.
             measure_scan: read all rows before and after the work, and report the seconds.
             wait: the seconds to wait for another job that maintains the table; then raise TableBusy.
         """
@@ -182,7 +182,7 @@ class Maintenance:
                 compact = partial(self._actions.compact, partition, settings.compact, target_bytes=health.target_bytes)
                 self._try(partition.key.path or "the table", compact)
             if self._done.partitions:
-                # Plan again: compaction took time, wrote manifests, and left delete files of rows that are gone.
+                # Plan again: compaction took time, wrote manifests, and left delete files for rows that are gone.
                 asked = planned.orphans_before is not None
                 planned = plan(self._health(), settings, now=time.time(), asked=asked)
             if planned.delete_files:
@@ -237,7 +237,7 @@ class Lease:
         seconds: how long a lease lasts without renewal; if a job is killed, other jobs wait this long.
 
     Attributes:
-        lost: an event that is set if another job has taken the lease because this job did not renew it in time.
+        lost: an event that is set if another job takes the lease, because this job has not renewed it in time.
         notes: table properties to set when the lease is released.
     """
 

@@ -64,7 +64,7 @@ def repeat_upkeep(
 
 @contextmanager
 def follow(run: FollowedRun) -> Iterator[None]:
-    """Maintain a feed's tables one by one in a thread while the feed runs; notes report the results.
+    """Maintain a feed's tables, one by one, in a thread while the feed runs; events report the results.
 
     Without an ``upkeep`` block, nothing runs on schedule. An operator's request runs immediately.
     """
@@ -78,7 +78,7 @@ def follow(run: FollowedRun) -> Iterator[None]:
 
 
 class UpkeepBesideFeed:
-    """The upkeep of a running feed; a failure becomes a note and never stops the feed."""
+    """The upkeep of a running feed. A failure becomes an event of the feed, and never stops it."""
 
     def __init__(self, run: FollowedRun, spark: SparkSession) -> None:
         self._run, self._spark = run, spark

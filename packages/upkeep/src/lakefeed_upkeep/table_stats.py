@@ -63,7 +63,7 @@ class Partition:
 
 @dataclass(frozen=True, kw_only=True)
 class Ancestor:
-    """A snapshot among the ancestors of the table's present snapshot, with the files, bytes and rows that it added.
+    """The table's present snapshot or one of its ancestors, with the files, bytes and rows that it added.
 
     Attributes:
         at: the time of the commit, in seconds since 1970.
@@ -104,8 +104,8 @@ class Health:
         delete_files: the number of files of position deletes, without deletion vectors.
         snapshots: the number of all snapshots, including those of branches and tags.
         branches: the branches that feeds land in.
-        ancestors: the present snapshot and its ancestors, newest first; with branches, those of the longest branch,
-            which include the table's own.
+        ancestors: the present snapshot and its ancestors, newest first; with branches, the snapshots of the longest
+            branch, which include them.
         metadata_files: the number of versions of metadata.json.
         planning_seconds: the time to read the manifests, which every query without a filter needs too.
     """
@@ -163,7 +163,7 @@ class Health:
 
 
 def read_health(table: str, *, connections: Connections, target_bytes: int | None = None) -> Health:
-    """Read the present state of a table; ``target_bytes`` is by default that of the table's property."""
+    """Return the present state of a table; the default of ``target_bytes`` is the table's property."""
     opened = open_table(table, connections=connections)
     metadata = opened.metadata
     target = target_bytes or int(opened.properties.get(TARGET, TARGET_DEFAULT))

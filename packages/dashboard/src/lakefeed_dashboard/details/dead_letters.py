@@ -15,7 +15,7 @@ from lakefeed.sinks.dead_letters.store import Content, DeadLetterReader
 from lakefeed_dashboard.workers import explained
 
 MOST_LETTERS = 1_000
-"""The page counts and samples this many of the newest dead letters; if they are in a topic, this many per partition."""
+"""The number of newest dead letters that the page counts and samples; in a topic, the number per partition."""
 MOST_TABLES = 20
 MOST_REASONS = 20
 SAMPLES = 3

@@ -168,7 +168,7 @@ class _Asked:
 
 
 class LocalDrivers:
-    """This user's drivers on this machine, including killed drivers and those that ended after the command began."""
+    """This user's drivers on this machine, including killed drivers and drivers that ended after the command began."""
 
     def __init__(self, *, named: Collection[str] = ()) -> None:
         self._named = named

@@ -23,7 +23,7 @@ from lakefeed_deploy.settings import is_image
 PAGE = "deploy-on-kubernetes"
 
 BASE_IMAGE = "debian:bookworm-slim"
-# The groups of jars for feeds, Kinesis sources and Glue catalogs; those of installed sinks are added.
+# The groups of jars for feeds, Kinesis sources and Glue catalogs; the groups of installed sinks are added.
 GROUPS = ("spark", "kinesis", "glue")
 _OWN_PACKAGES = """\
 COPY own-requirements.txt /src/

@@ -98,7 +98,7 @@ def bundled_jars(folder: Path | None = None) -> Iterator[Component]:
 
 
 def without_replaced(bundled: Iterable[Component], locked: Iterable[Component]) -> list[Component]:
-    """Return the bundled jars without those that an image replaces by a locked jar of the same name."""
+    """Return the bundled jars, except jars that an image replaces by a locked jar of the same name."""
     replaced = {part.name.rpartition("/")[2] for part in locked}
     return [part for part in bundled if part.name.rpartition("/")[2] not in replaced]
 

@@ -28,7 +28,7 @@ PIPELINE_FILE = "pipeline.yaml"
 _MOST_BYTES = 1_000_000
 # Matches a pattern of topics that is only a prefix, because Kafka's ACLs support no other patterns.
 _PREFIX = re.compile(r"((?:[A-Za-z0-9_-]|\\\.)+)\.[*+]")
-# The settings whose values the manifest repeats, so this machine must know them, and not only the pod.
+# The manifest repeats the values of these settings, so this machine must know the values, too.
 _REPEATED = (
     ("name",),
     ("source", "kafka", "topics"),

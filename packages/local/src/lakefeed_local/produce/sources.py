@@ -112,7 +112,7 @@ def _wide(columns: Any, *, digits: bool = True) -> Any:
 
 
 def _exact(rows: DataFrame, columns: StructType | None, schema: str | None) -> DataFrame:
-    """Convert rows to these types; computing a value that would lose digits raises Spark's error ``ROUNDED``."""
+    """Convert rows to these types; a value that would lose digits raises Spark's error ``ROUNDED`` when it is used."""
     fields = json.loads(schema).get("fields", ()) if schema else ()
     cut = {each["name"]: cuts for each in fields if (cuts := _cuts_micros(each["type"])) is not None}
     requested = (
@@ -127,8 +127,8 @@ def _exact(rows: DataFrame, columns: StructType | None, schema: str | None) -> D
             back = column.cast(exact).cast(each.dataType)
             as_list = sf.map_entries if isinstance(exact, t.MapType) else lambda value: value
             loses = ~as_list(column).eqNullSafe(as_list(back))
-        # Without ``columns`` the file has its own types: check only timestamps, because another column of this name may
-        # have an unrelated type.
+        # Without ``columns``, the file has its own types. Then check only timestamps: another column of this name may
+        # be unrelated.
         is_cut = each.name in cut and (columns is not None or each.dataType.typeName().startswith("timestamp"))
         if is_cut:
             loses |= sf.coalesce(cut[each.name](column), sf.lit(False))
@@ -140,7 +140,7 @@ def _exact(rows: DataFrame, columns: StructType | None, schema: str | None) -> D
 
 
 def _cuts_micros(schema: Any) -> Callable[[Column], Column] | None:
-    """Return the condition that Avro's timestamp-millis would drop a value's microseconds; None for other types."""
+    """Return the condition that Avro's timestamp-millis would drop microseconds of a value; None for other types."""
     if isinstance(schema, list):
         found = [cuts for each in schema if (cuts := _cuts_micros(each)) is not None]
         return found[0] if len(found) == 1 else None

@@ -55,7 +55,7 @@ _TIPS = (0, 6, 10, 13, 15, 17, 20, 20, 20, 20, 20, 20, 20, 25, 25, 30)
 
 @dataclass(frozen=True, kw_only=True)
 class Totals:
-    """Sums over trips, by which two engines are compared. They are integers, so they are exact."""
+    """Sums over trips, which show that two engines have the same trips. They are exact, because they are integers."""
 
     records: int
     distinct_keys: int | None
@@ -89,7 +89,7 @@ def totals(rows: DataFrame, *, key: str | None = KEY) -> Totals:
 
 
 def taxi_schema() -> str:
-    """Return the Avro schema of a trip: a record of 17 fields, none nullable."""
+    """Return the Avro schema of a trip: a record of 17 fields that are not nullable."""
     return files("lakefeed_local.produce").joinpath("taxi.avsc").read_text()
 
 
@@ -98,7 +98,8 @@ def taxi_rows(spark: SparkSession, rows: int, *, seed: int = 7, start: int = 0, 
 
     They have the 17 fields of :func:`taxi_schema` and ``trip_key``, a text that is unique per seed and number. Times
     are in 2018, as text in the format ``MM/dd/yyyy hh:mm:ss a``. Amounts are whole cents, and ``total_amount`` is the
-    sum of its parts. Spark gets ``slices`` partitions; by default one per half million rows, and at least one per core.
+    sum of the other amounts. Spark gets ``slices`` partitions; by default one per half million rows, and at least one
+    per core.
     """
     if rows < 0 or start < 0 or (slices is not None and slices < 1):
         where = f"rows={rows}, start={start}, slices={slices}"
@@ -106,7 +107,7 @@ def taxi_rows(spark: SparkSession, rows: int, *, seed: int = 7, start: int = 0, 
         raise ConfigError("trips cannot be generated for these numbers", where=where, hint=hint)
     slices = slices or max(spark.sparkContext.defaultParallelism, -(-rows // _ROWS_A_SLICE))
     dice = _Dice(seed)
-    # Each step is a separate projection, so that Spark computes a value once even if many later values use it.
+    # Each step is a separate projection, so that Spark computes a value once, even if later steps use it often.
     trips = spark.range(start, start + rows, 1, slices).select("id", *_aliased(spark, dice.hashes))
     trips = trips.select("id", *_aliased(spark, _draws(dice)))
     for step in _STEPS:
@@ -115,7 +116,7 @@ def taxi_rows(spark: SparkSession, rows: int, *, seed: int = 7, start: int = 0, 
 
 
 class _Dice:
-    """Returns SQL of independent random numbers: no two use the same bits of three 64-bit hashes."""
+    """Returns SQL of independent random numbers, each from other bits of three 64-bit hashes."""
 
     def __init__(self, seed: int) -> None:
         # The three hashes depend on a hash of the seed, so that similar seeds give unrelated trips.
@@ -140,7 +141,7 @@ class _Dice:
         return f"{_array(values)}[cast({self.bits((len(values) - 1).bit_length())} AS int)]"
 
     def quantile(self, values: Sequence[int]) -> str:
-        """Return SQL of a random number with these 33 quantiles, interpolated linearly between them."""
+        """Return SQL of a random number whose distribution has these 33 quantiles, with linear interpolation."""
         steps = [high - low for low, high in itertools.pairwise(values)]
         bin_, part = f"cast({self.bits(5)} AS int)", self.bits(8)
         return f"({_array(values[:-1])}[{bin_}] + shiftright({_array(steps)}[{bin_}] * {part}, 8))"

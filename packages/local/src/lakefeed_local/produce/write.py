@@ -35,7 +35,7 @@ _STOP_SECONDS = 20.0
 
 @dataclass(frozen=True, kw_only=True)
 class Produced:
-    """The result of a producer; ``records`` includes those that other writers added to the topic during the run."""
+    """The result of a producer; ``records`` includes records that other writers added to the topic during the run."""
 
     topic: str
     records: int
@@ -74,7 +74,7 @@ class ProduceView(LiveLine):
         return " · ".join(parts)
 
     def _rate(self, records: int) -> float:
-        """Return the records per second since the first record arrived: Spark's start does not count."""
+        """Return the records per second since the first record arrived, without the time of Spark's start."""
         now = time.monotonic()
         if self._first is None:
             self._first = (now, records) if records > 0 else None
@@ -146,7 +146,7 @@ def produce_stream(
 ) -> Produced:
     """Send the records of a stream until ``stop`` is set, then end between two micro-batches.
 
-    A restarted stream resumes at the position in its ``checkpoint``. ``on_batch`` is called after every micro-batch.
+    A restarted stream resumes at the offsets in its ``checkpoint``. ``on_batch`` is called after every micro-batch.
     Other arguments and the errors are those of :func:`produce`.
     """
     sink = sink_options(topic, bootstrap_servers, options)
@@ -195,7 +195,7 @@ class _Count:
 
 
 class _Save:
-    """Runs Spark's blocking ``save()`` in a thread, so that the calling thread can show progress."""
+    """Runs Spark's blocking ``save()`` in a thread, so that the caller's thread can show progress."""
 
     def __init__(self, records: DataFrame, options: Mapping[str, str]) -> None:
         from pyspark import InheritableThread
@@ -208,7 +208,7 @@ class _Save:
             self._context.addJobTag(self._tag)
             try:
                 records.write.format("kafka").options(**options).save()
-            except Exception as error:  # The calling thread raises the error.
+            except Exception as error:  # The caller's thread raises this error.
                 self.failure = error
 
         self._thread: Any = InheritableThread(target=run, daemon=True)

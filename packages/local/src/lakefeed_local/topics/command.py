@@ -164,9 +164,9 @@ def list_(details: bool, bootstrap_servers: str | None) -> None:
 def sample(output: str | None, **options: Any) -> None:
     """Show records of a TOPIC, or of a PIPELINE's topics.
 
-    Shows the newest records, or with --from or --offset the first ones from there. Decodes a TOPIC's records with the
-    writer's schema in the registry, else shows JSON, text or bytes. Decodes a PIPELINE's records as its file says.
-    Changes nothing.
+    Shows the newest records; with --from or --offset, the first records from that time or offset on. Decodes a TOPIC's
+    records with the writer's schema in the registry, else shows JSON, text or bytes. Decodes a PIPELINE's records as
+    its file says. Changes nothing.
 
     --where and --fields are Spark SQL over the fields of the value, kafka_partition, kafka_offset, kafka_timestamp,
     kafka_key, kafka_headers, schema_id and error: --where "error IS NOT NULL" shows records that cannot be read.
@@ -200,7 +200,7 @@ def sample(output: str | None, **options: Any) -> None:
 def tail(output: str | None, limit: int | None, **options: Any) -> None:
     """Show a topic's last records, then new ones until Ctrl-C.
 
-    For a TOPIC or a PIPELINE's topics. Decodes records as ``sample`` does. Changes nothing, and commits no offsets.
+    Reads a TOPIC or a PIPELINE's topics. Decodes records as ``sample`` does. Changes nothing, and commits no offsets.
     """
     topic = _topic(options)
     try:
@@ -236,7 +236,7 @@ def _topics(bootstrap_servers: str | None) -> Topics:
 
 
 def _topic(options: dict[str, Any]) -> Topic:
-    """Return the topic that the options name, and remove its options from the dictionary."""
+    """Return the topic that the options name, and remove those options from the dictionary."""
     from lakefeed_local.topics.topic import Topic
 
     source, decode, registry, servers, name, overrides = (

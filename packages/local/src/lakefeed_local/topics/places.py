@@ -15,7 +15,7 @@ from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.offsets.ranges import OffsetRange, Partition
 
 _WIDER = 4
-"""A window of offsets before a partition's end is this many times as wide as the last, which had too few records."""
+"""If a window of offsets before a partition's end has too few records, the next window is this many times as wide."""
 
 Spans = Mapping[Partition, tuple[int, int]]
 """The first offset and the end offset of each partition."""
@@ -41,7 +41,7 @@ class TopicPlace:
 
 
 def chosen_records(source: KafkaSource, place: TopicPlace, *, most: int, each: int | None = None) -> Iterator[Record]:
-    """Yield the first records from the chosen offsets on, or the newest records; a partition's records are in order.
+    """Yield the first records from the chosen offsets on, or the newest records; records of a partition are in order.
 
     There are at most ``most`` records, and at most ``each`` of a partition. Partitions get equal shares if they have
     enough records. Offsets without a record, which compaction and transactions leave behind, do not count.
@@ -57,7 +57,7 @@ def chosen_records(source: KafkaSource, place: TopicPlace, *, most: int, each: i
 
 
 def following_starts(source: KafkaSource, place: TopicPlace, *, last: int) -> dict[Partition, int]:
-    """Return, by partition, the first offset to read: the chosen one, or that of the ``last``-newest record."""
+    """Return, by partition, the first offset to read: the chosen one, or the offset of the ``last``-newest record."""
     parts = _partitions(source, place)
     if place.start is not None or place.offset is not None:
         return _starts(source, place, parts)
@@ -85,7 +85,7 @@ def _newest_starts(source: KafkaSource, spans: Spans, *, most: int, each: int) -
 
 
 def _first_records(source: KafkaSource, spans: Spans, *, most: int, each: int) -> Iterator[Record]:
-    """Yield the first records of the partitions; what a partition lacks of its share is added to other shares."""
+    """Yield the first records of the partitions; if a partition has fewer than its share, other shares grow."""
     positions = {key: start for key, (start, _) in spans.items()}
     read: Counter[Partition] = Counter()
     while True:
@@ -165,12 +165,12 @@ def _offset(key: Partition, part: PartitionDescription, offset: int) -> int:
 
 
 def fair_shares(held: Mapping[Partition, int], most: int) -> dict[Partition, int]:
-    """Divide ``most`` records evenly among partitions; what a partition lacks of its share is added to other shares."""
+    """Divide ``most`` records evenly among partitions; if a partition has fewer than its share, other shares grow."""
     shares: dict[Partition, int] = {}
     left = most
     ascending = sorted(held, key=lambda key: (held[key], key))
     for at, key in enumerate(ascending):
-        # Small partitions come first in this order; larger ones share the records that they lack.
+        # Small partitions come first in this order; what they lack is added to the shares of larger partitions.
         shares[key] = min(held[key], -(-left // (len(ascending) - at)))
         left -= shares[key]
     return shares
@@ -179,8 +179,8 @@ def fair_shares(held: Mapping[Partition, int], most: int) -> dict[Partition, int
 def _last_offsets(source: KafkaSource, spans: Spans, most: Mapping[Partition, int]) -> dict[Partition, list[int]]:
     """Return the offsets of the partitions' last records in order, at most ``most`` per partition.
 
-    First, a window of offsets before a partition's end is read. If compaction or transactions have left too few records
-    in it, the window before it is read, which is wider, and so on.
+    First, this reads a window of offsets before each partition's end. If compaction or transactions have left too few
+    records in a window, this reads the wider window before it, and so on.
     """
     found: dict[Partition, list[int]] = {key: [] for key in most}
     before = {key: spans[key][1] for key in most}

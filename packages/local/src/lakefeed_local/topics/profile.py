@@ -29,7 +29,7 @@ _TYPES = {bool: "boolean", int: "integer", float: "number", str: "text", list: "
 
 @dataclass(frozen=True, kw_only=True)
 class Rate:
-    """The number of a topic's records in a span of time, by their timestamps."""
+    """The number of a topic's records in a span of time, according to their timestamps."""
 
     start: datetime
     end: datetime
@@ -179,7 +179,7 @@ class TopicProfile(ReadableResult):
 def profile_topic(
     source: KafkaSource, topic: str, parts: Mapping[Partition, PartitionDescription], records: Iterable[ShownRecord]
 ) -> TopicProfile:
-    """Return the profile of a topic from these partitions and sampled records; a partition's records are in order."""
+    """Return the profile of a topic by its partitions and a sample of records; a partition's records are in order."""
     sample = _Sample()
     for record in records:
         sample.add(record)
@@ -209,7 +209,7 @@ def profile_topic(
 
 
 def _rates(source: KafkaSource, topic: str, parts: Mapping[Partition, PartitionDescription]) -> Iterator[Rate]:
-    """Yield the number of records in equal spans of time, as the difference of the offsets at both ends of a span."""
+    """Yield the number of records in equal spans of time: the difference between the offsets at a span's ends."""
     filled = {key: part for key, part in parts.items() if part.start_offset < part.end_offset}
     times = record_times(source, {key: part.start_offset for key, part in filled.items()})
     known = [time for time in times.values() if time is not None and 0 < time < float("inf")]

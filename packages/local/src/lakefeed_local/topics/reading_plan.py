@@ -30,7 +30,7 @@ _KINDS: dict[str, Format] = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "js
 
 
 class ReadingPlan(NamedTuple):
-    """How to read the bytes of a value or a key."""
+    """A way to read the bytes of values or keys."""
 
     format: Format
     name: str
@@ -142,7 +142,7 @@ def id_header(headers: Iterable[tuple[str, bytes | str | None]], part: Part = "v
 
 
 def prefix_of(header: IdHeader, registry: SchemaRegistry) -> bytes:
-    """Return the bytes that would precede the data if the id were there: a zero byte, the id, and message indexes.
+    """Return the bytes that would precede the data if no header had the id: a zero byte, the id, message indexes.
 
     Raises:
         ConfigError: the header has too few bytes.
@@ -187,8 +187,7 @@ def _malformed(header: IdHeader, expected: str) -> ConfigError:
     return ConfigError(what, hint="correct the producer's serializer")
 
 
-# A JVM with Spark's and lakefeed's classes starts in a second if it opens no Spark session, which takes several
-# seconds.
+# A JVM with the classes of Spark and lakefeed starts in a second. Opening a Spark session would take several seconds.
 MEMORY = "1g"
 # Java 17 hides these packages, which Spark's classes need; a session opens the same packages.
 _OPENED = (
@@ -209,8 +208,8 @@ _OPTIONS = (
 def plain_jvm(*, log_file: Path) -> Iterator[SparkSession]:
     """Yield access to a new JVM; the JVM ends when the block ends.
 
-    The yielded object has only a session's ``_jvm`` and its time zone, UTC, which ``resolve_decoder`` and
-    ``decoder_options`` need.
+    Like a session, the yielded object has ``_jvm`` and a time zone (UTC): ``resolve_decoder`` and ``decoder_options``
+    need no more.
 
     Raises:
         MissingExtra: PySpark, which contains Spark's jars, is not installed.

@@ -117,7 +117,7 @@ class TopicView:
             raise ConfigError(f"the condition or the columns fit no record: {why}", hint=hint)
 
     def notes(self) -> Iterator[str]:
-        """Yield messages about records that lack columns of the expressions, and about unknown schema ids."""
+        """Yield messages about records that lack columns of the expressions, and about schema ids that are unknown."""
         if self.unregistered:
             ids = ", ".join(map(str, sorted(self.unregistered)))
             what = "begin with the header of a schema id that the registry does not have"
@@ -243,7 +243,7 @@ class TopicView:
         return ReadingPlan("text", "text")
 
     def _begins_with_unknown_id(self, data: bytes) -> bool:
-        """Return True if a value begins with a schema id that the registry, when asked, did not have.
+        """Return True if a value begins with a schema id that the registry turned out not to have.
 
         An id of 0 does not count, because a small 8-byte number also begins with zeros.
         """
@@ -301,7 +301,7 @@ def _frame(record: Record, value: ReadingPlan, key: ReadingPlan) -> bytes:
 
 
 def _content(data: bytes | None, plan: ReadingPlan) -> bytes | None:
-    """Return the bytes for the JVM to decode; None for bytes that are not text: the JVM would refuse them."""
+    """Return the bytes for the JVM to decode; None for bytes that are no text, which the JVM would refuse."""
     return None if data is None or plan.format == "bytes" else data[plan.skip :]
 
 

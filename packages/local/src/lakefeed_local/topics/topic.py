@@ -78,7 +78,7 @@ class TopicSample(ReadableResult):
 
     Attributes:
         looked_at: the number of records that were read.
-        held: the number of offsets that the chosen partitions have.
+        held: the number of offsets of the chosen partitions.
         notes: messages about records without the condition's columns and about unknown schema ids.
     """
 
@@ -95,7 +95,7 @@ class TopicSample(ReadableResult):
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The decoded values with their positions, for example for ``pandas.DataFrame``."""
+        """The decoded values with topic, partition and offset, for example for ``pandas.DataFrame``."""
         return [
             {
                 "kafka_partition": each.partition,
@@ -175,7 +175,7 @@ class Topic:
 
     @classmethod
     def of_pipeline(cls, pipeline: Pipeline, *, topic: str | None = None) -> Topic:
-        """Return an object for the topics of a pipeline, or for one of them, which decodes records as the file says."""
+        """Return an object for one or all topics of a pipeline, which decodes records as the pipeline file says."""
         source, decode = pipeline.config.kafka, pipeline.config.decode
         if topic is not None:
             if not source.reads(topic):

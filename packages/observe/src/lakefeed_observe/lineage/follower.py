@@ -38,7 +38,7 @@ Post = Callable[[bytes, float], int]
 
 @contextmanager
 def reporting(run: LineageRun, monitor: FeedMonitor) -> Iterator[None]:
-    """Send a run's events while the block runs, and the event of the run's end when the block ends."""
+    """Send a run's events while the block runs, and its last event when the block ends."""
     follower = LineageFollower(run, monitor, post=poster(run.lineage))
     thread = threading.Thread(target=follower.follow, name="lakefeed-lineage", daemon=True)
     thread.start()
@@ -50,7 +50,7 @@ def reporting(run: LineageRun, monitor: FeedMonitor) -> Iterator[None]:
 
 
 def follow(run: FollowedRun) -> AbstractContextManager[None]:
-    """Send a run's events as its pipeline file configures; for a run that never began, send none."""
+    """Send a run's events if its pipeline file asks for them; send none for a run that never began."""
     config, lineage = run.config, run.config.block(Lineage)
     if lineage is None or run.is_failed_start:
         return nullcontext()
@@ -84,7 +84,7 @@ class LineageFollower:
         self._reported: tuple[object, ...] = ()
 
     def finish(self) -> None:
-        """End the thread, which has ``timeout_seconds`` to send the remaining events."""
+        """End the thread; it has ``timeout_seconds`` to send the remaining events."""
         self._until = time.monotonic() + self._run.lineage.timeout_seconds
         self._over.set()
 
@@ -100,7 +100,7 @@ class LineageFollower:
                 self._send(self._event("RUNNING"))
                 self._reported = state
         self._send_start()
-        # KeyboardInterrupt may end the run before the monitor has stored an end; such a run counts as aborted.
+        # KeyboardInterrupt may end the run before the monitor stores an end: report such a run as aborted.
         self._send(self._event(end_of(self._monitor.snapshot()) or "ABORT"))
 
     def _event(self, kind: Any) -> dict[str, Any]:
@@ -175,7 +175,7 @@ class LineageRun:
     """One run of a feed, and the content that its events share.
 
     Attributes:
-        stays: the run lasts until a user stops it; otherwise the run ends when it has caught up.
+        stays: True if the run lasts until a user stops it; False if it ends when it has read all records.
     """
 
     config: PipelineConfig
@@ -239,7 +239,7 @@ def _output(
     dataset: Dataset, columns: tuple[RowColumn, ...], rows: int | None, bytes_out: int | None
 ) -> dict[str, Any]:
     facets = dict(dataset.facets)
-    # With a table per topic, the tables have different columns, so `columns` describes none of the tables.
+    # If each topic has a table, their columns differ, so `columns` describes none of them.
     if columns and dataset.has_rows and dataset.topic is None:
         facets["schema"] = {"fields": [column.as_dict() for column in columns]}
     statistics: dict[str, Mapping[str, Any]] = {}
@@ -266,7 +266,7 @@ def _version(package: str) -> str:
 
 
 MOST_DATASETS = 500
-"""An event has at most this many inputs and this many outputs; a feed with more topics reports the first topics."""
+"""The most inputs, and the most outputs, of an event; of more topics, the event has the first."""
 
 
 @dataclass(frozen=True)

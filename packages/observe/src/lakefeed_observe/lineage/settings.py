@@ -27,7 +27,7 @@ def _require_parent(text: str) -> None:
 
 
 class Lineage(Block):
-    """A server, such as Marquez, that receives OpenLineage events of the runs. It never stops or delays a batch."""
+    """A server, such as Marquez, that receives OpenLineage events of the runs. Its failures delay no batch."""
 
     url: Annotated[str, web_address("a lineage server", instead="api_key")]
     """Base URL of the server. The driver posts events to this URL plus endpoint."""

@@ -20,8 +20,8 @@ SPARK_SECONDS = 5.0
 def follow(run: FollowedRun) -> Iterator[None]:
     """Push the metrics of a run to Spark; do nothing without a session.
 
-    ``FeedGauges`` in the driver's JVM keeps the values after the run, because Spark's sinks report once more when the
-    session stops.
+    ``FeedGauges`` in the driver's JVM has the values even after the run, because Spark's sinks report once more when
+    the session stops.
     """
     gauges = java(run.spark).metrics.FeedGauges if run.spark is not None else None
     # A session that the user has created may lack lakefeed's Spark plugin.
@@ -42,7 +42,7 @@ def follow(run: FollowedRun) -> Iterator[None]:
 def gauge_values(reading: FeedReading) -> dict[str, int | float]:
     """Return the values of a feed by their names in Spark's sinks, such as ``s3_requests_total.data``.
 
-    Metrics of partitions are left out, because each name becomes a file or series that Spark never removes.
+    Metrics of partitions are left out, because Spark makes a file or series of each name, and never removes it.
     """
     values: dict[str, int | float] = {}
     for metric in METRICS:
@@ -60,7 +60,7 @@ def gauge_values(reading: FeedReading) -> dict[str, int | float]:
 
 
 def gauge_part(text: str) -> str:
-    """Return a text for use between dots of a name, without dots and characters that file names cannot have."""
+    """Return a text as a part of a dotted name, without dots and characters that file names cannot have."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", label_value(text))[:100] or "_"
 
 
@@ -84,7 +84,7 @@ def pushing(
     Args:
         push: returns True if it succeeded; an error counts as a failure.
         on_change: called with False when pushes begin to fail, and with True when they succeed again.
-        close: called after the last push, or when the end of the run no longer waits for the last push.
+        close: called after the last push, or when the wait for the last push has timed out.
     """
     stop = threading.Event()
 

@@ -28,7 +28,7 @@ from lakefeed_observe.notify.message import ALERTS_PATH, Message, body_of, mail_
 from lakefeed_observe.notify.settings import Mail, NotifyTarget, Webhook
 
 ATTEMPT_SECONDS = 5.0
-"""The time limit of one attempt over the network, even if the server answers byte by byte."""
+"""The time limit of one delivery over the network, also for a server that answers byte by byte."""
 MOST_BYTES = 64 * 1024
 _RETRIED_STATUSES = (408, 425, 429)
 
@@ -204,7 +204,7 @@ def run_program(
     for thread in threads:
         thread.start()
     is_over = _wait(process.pid, seconds, is_cancelled)
-    # The process is not reaped yet, so no other process group can have the same id, and the kill hits no other process.
+    # The process is not reaped yet, so its process group's id is not reused, and the kill hits no other process.
     with suppress(OSError):
         os.killpg(process.pid, signal.SIGKILL)
     status = process.wait()
@@ -294,7 +294,7 @@ class _Deadline:
             sockets = tuple(self._sockets)
         for each in sockets:
             with suppress(OSError):
-                # Not on the TLS socket: that would change the object while another thread reads from it.
+                # Not the TLS socket's method: it would change the object while another thread reads from it.
                 socket.socket.shutdown(each, socket.SHUT_RDWR)
 
 

@@ -68,7 +68,7 @@ class Message:
         key: distinguishes messages of one trigger, for example by sink; usually empty.
         status: ``happened`` for an event; ``firing`` when a state begins, and ``resolved`` when it ends.
         since: when the event or state began; ``at`` is when the driver noticed it. Seconds since 1970.
-        more: how often the event happened again since the previous message.
+        more: how many further events there were since the previous message.
         left_out: the number of messages that the driver has dropped since the previous message to the same target.
         repeated: this message was sent before; Alertmanager forgets an alert that is not repeated.
     """
@@ -148,7 +148,7 @@ def sample_message(feed: str, *, driver: Driver, at: float, link: str | None = N
 
 ALERTS_PATH = "/api/v2/alerts"
 REPEAT_SECONDS = 60.0
-"""Alertmanager forgets an alert that is not repeated, and recommends to repeat alerts every 30 seconds to 3 minutes."""
+"""Alertmanager forgets an alert that is not repeated; it recommends an interval of 30 seconds to 3 minutes."""
 LASTS_SECONDS = 5 * REPEAT_SECONDS
 HAPPENED_SECONDS = 3600.0
 """Alertmanager shows an event for this many seconds, because an event has no end."""
@@ -199,7 +199,7 @@ def alert(message: Message) -> dict[str, Any]:
 
 
 def alertmanager_webhook(message: Message) -> dict[str, Any]:
-    """Return the message in the format in which Alertmanager calls webhooks, as a group of one alert."""
+    """Return the message in the form of Alertmanager's webhooks, as a group of one alert."""
     labels, annotations = _labels(message), _annotations(message)
     is_over = message.status == "resolved"
     status = "resolved" if is_over else "firing"

@@ -90,7 +90,7 @@ class Notifier:
     def _run(self) -> None:
         is_last = False
         while not is_last:
-            # Read the flag before the monitor: then a read of the monitor after the run's end gets its last events.
+            # Read the flag first: if it is set, the read of the monitor below gets the run's last events.
             is_last = self._stop.is_set()
             try:
                 self._look(wait=not is_last)
@@ -148,7 +148,7 @@ FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
 HOUR = 3600.0
 NEWEST_SECONDS = 5.0
-"""If a newer message waits at a run's end, a running program is killed this many seconds before the deadline."""
+"""At a run's end, a running program is killed this many seconds before the deadline if a newer message waits."""
 MARGIN = 0.5
 ALWAYS = ("failed", "stopped", "error_budget")
 """The triggers that report a run's end, to which the limit of messages per hour does not apply."""
@@ -251,7 +251,7 @@ class Sender:
                     self._left_out += left_out + (not message.repeated)
 
     def _send(self, message: Message, began: float) -> bool:
-        """Deliver a message, with retries; return False if it is given up."""
+        """Deliver a message, with retries; return False after the last failure."""
         pause = FIRST_PAUSE_SECONDS
         while True:
             left = None if self._until is None else self._until - self._clock()
@@ -274,7 +274,7 @@ class Sender:
             pause = min(LONGEST_PAUSE_SECONDS, pause * 2)
 
     def _waits_for_the_newest(self, pause: float) -> bool:
-        """Wait before the next attempt; return True if the run ends meanwhile, so that newer messages must go first."""
+        """Wait before the next attempt; return True if the run ends meanwhile and newer messages have to go first."""
         with self._changed:
             if self._until is None:
                 return self._changed.wait_for(lambda: self._until is not None, timeout=pause) and bool(self._queue)
@@ -285,7 +285,7 @@ class Sender:
         return self._until is not None and self._clock() >= self._until - (NEWEST_SECONDS if self._queue else MARGIN)
 
     def _note(self, trouble: str | None) -> None:
-        """Report when a problem with the target begins, and when it ends (None), but not while it continues."""
+        """Report when a problem with the target begins, and when it ends (``trouble`` is None), but not in between."""
         before, self._trouble = self._trouble, trouble
         if trouble is not None and (before is None or before.partition(":")[0] != trouble.partition(":")[0]):
             self._report(f"notify: the target '{self.name}' {trouble}")

@@ -76,7 +76,7 @@ def _require_mailbox(text: str) -> None:
 
 def _require_a_day_at_most(text: str) -> None:
     if seconds_of(text) > 86_400:
-        raise ValueError("the longest time is 1 day")
+        raise ValueError("the time must be at most 1 day")
 
 
 Mailbox = Annotated[str, checked(_require_mailbox)]
@@ -213,7 +213,7 @@ class When(Model):
 
     stopped: bool = Field(True, description="The run has ended as requested.")
     failed: bool = Field(True, description="The run has ended with an error, or could not begin.")
-    error: bool = Field(True, description="An error that does not end the run, such as one in one table of many.")
+    error: bool = Field(True, description="An error that does not end the run, for example in one of many tables.")
     error_budget: bool = Field(
         True, description="The run has ended because of more dead letters than dead_letters.budget allows."
     )
@@ -221,20 +221,20 @@ class When(Model):
     audit: bool = Field(True, description="The audit of a branch has failed; the feed still writes to the branch.")
     schema_: bool = Field(True, alias="schema", description="The schema of the rows has changed.")
     paused: bool = Field(True, description="A user has paused the feed, or one of its sinks waits.")
-    hangs: bool = Field(True, description="The driver hangs: its main loop has made no turn for a minute.")
+    hangs: bool = Field(True, description="The driver hangs: its main loop has not run for a minute.")
     lag: LagBound | None = Field(None, description="The feed is too far behind.")
-    no_data: Period | None = Field(None, description="No record has arrived for this time.")
-    no_commit: Period | None = Field(None, description="Records wait, but no batch was committed for this time.")
+    no_data: Period | None = Field(None, description="No record has arrived for this long.")
+    no_commit: Period | None = Field(None, description="Records wait, but no batch was committed for this long.")
     dead_letters: DeadLetterBound | None = Field(None, description="There are too many dead letters.")
 
 
 class Notify(Block):
-    """The driver sends messages about the feed to people and programs. No target can delay the feed."""
+    """The driver sends messages about the feed to users and programs. No target can delay the feed."""
 
     targets: dict[str, NotifyTarget] = Field(min_length=1, description="The receivers, under names that you choose.")
     when: When = Field(default_factory=When)
     cool_down: Duration = "10 minutes"
-    """Least time between two messages with the same cause; the later message counts the events in between."""
+    """Least time between two messages with the same cause. Events in between only count in the later message."""
     most_per_hour: Count = Field(
         60, description="Most messages to a target in an hour; the next message counts the omitted ones."
     )

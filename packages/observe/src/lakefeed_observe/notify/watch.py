@@ -50,7 +50,7 @@ class Watch:
 
     @property
     def memory(self) -> dict[str, Any]:
-        """The state of all gates, which the feed's next run starts with."""
+        """The state of all gates, with which the feed's next run starts."""
         return {key: gate.model_dump() for key, gate in self._gates.items() if gate.sent_at is not None}
 
     def look(self, progress: FeedProgress, events: Sequence[Event], now: float) -> list[Message]:
@@ -75,7 +75,7 @@ class Watch:
         return [self._message(progress, trigger, key, sending, now) for trigger, key, sending in due if sending]
 
     def repeats(self, progress: FeedProgress, now: float) -> list[Message]:
-        """Return the messages of states that still last, for receivers that forget messages which are not repeated."""
+        """Return the messages of states that still last, for receivers that forget a message if it is not repeated."""
         found = []
         for name, (trigger, finding) in self._showing.items():
             gate = self._gates.get(name)
@@ -100,12 +100,12 @@ class Watch:
             done = f"{counted(totals.batches, 'batch', 'batches')}, {counted(totals.records, 'record')}"
             what = f"the run has ended as requested: {done}"
             finding = Occurrence(what=what, where=progress.sink or None)
-        # Each class of errors has its own cool-down, so that messages about one do not suppress those about another.
+        # Each class of errors has its own cool-down, so that messages about one class do not suppress those of another.
         key = str(event.details.get("error") or "") if trigger in ("failed", "error") else ""
         self._gate(trigger, key).happened(finding, at=event.at)
 
     def _failures_over(self, progress: FeedProgress, now: float) -> Iterator[tuple[str, str, Gate]]:
-        """Yield the failures of earlier runs when this run has committed and has lasted longer than the cool-down."""
+        """Yield the failures of earlier runs, once this run has committed and has lasted longer than the cool-down."""
         if progress.last_commit_at is None or now - progress.started_at < self._cool_down:
             return
         for name, gate in self._gates.items():
@@ -115,7 +115,7 @@ class Watch:
                 yield trigger, key, gate
 
     def _conditions(self, progress: FeedProgress, now: float) -> Iterator[tuple[str, str, Occurrence | None, float]]:
-        """Yield each watched state: trigger, key, finding (None if the state is over), and the seconds it must last."""
+        """Yield each watched state: trigger, key, finding (None if it is over), and how many seconds it must last."""
         when = self._when
         where = progress.sink or None
         if when.hangs:
@@ -239,7 +239,7 @@ def _lag_text(progress: FeedProgress, bound: LagBound) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Sending:
-    """A message that a gate lets through, and its figures."""
+    """A message that passes a gate, with its figures."""
 
     status: Status
     finding: Occurrence
@@ -251,7 +251,7 @@ class Gate(BaseModel):
     """Limits the messages of one cause: holds events back during the cool-down. Times are seconds since 1970.
 
     Attributes:
-        fires: a message was sent, and its resolution was not; ``since`` is when the cause of the message began.
+        fires: a message was sent without its resolution yet; ``since`` is when the state of the message began.
         sent_at: when the last message was sent, resolutions excluded.
         held: the number of events since ``sent_at``, which were not sent.
         newest: the newest event since ``sent_at``.
@@ -289,7 +289,7 @@ class Gate(BaseModel):
         return found
 
     def lasts(self, finding: Occurrence | None, *, now: float, seconds: float, cool_down: float) -> Sending | None:
-        """Record that a state exists now or not; return a message if the state has begun or ended.
+        """Record whether a state exists now; return a message if it has begun or ended.
 
         Args:
             finding: None if the state does not exist now.
@@ -322,5 +322,5 @@ class Gate(BaseModel):
         return self.resolve("it is over") if now - self.clear_at >= seconds else None
 
     def _has_cooled(self, now: float, cool_down: float) -> bool:
-        # If the clock was set back, sent_at is in the future: it must not hold messages back until then.
+        # After the clock was set back, sent_at is in the future. Ignore it then, so that messages are not held back.
         return self.sent_at is None or not 0 <= now - self.sent_at < cool_down

@@ -1,7 +1,7 @@
 """Send metrics to a collector by OpenTelemetry's protocol (OTLP over HTTP).
 
 The points come from the same table as ``/metrics``; OpenTelemetry's exporter sends them. OpenTelemetry's meters are not
-used, because they would count a second time what the monitor has counted.
+used, because they would count again what the monitor counts.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class OtlpMetrics:
 
 
 def follow(run: FollowedRun) -> AbstractContextManager[None]:
-    """Send the metrics of a run as configured in its pipeline file.
+    """Send the metrics of a run if its pipeline file has a collector.
 
     Raises:
         MissingExtra: the file has a collector, but OpenTelemetry is not installed.

@@ -71,7 +71,7 @@ def show(pipeline: Path, feed: str | None, run_id: str | None, html: Path | None
 
 
 def _traces(pipeline: Path, feed: str | None) -> list[Trace]:
-    """Return the traces of a feed, newest first; include those beside the checkpoint if ``runs.keep`` is checkpoint."""
+    """Return a feed's traces, newest first; with ``runs.keep: checkpoint``, also those beside the checkpoint."""
     if feed is not None:
         from lakefeed_observe.runs.store import runs_of
 

@@ -48,7 +48,7 @@ Upload = Callable[[Trace], None]
 
 
 def follow(run: FollowedRun) -> AbstractContextManager[None]:
-    """Write the trace of a run; if the start fails, write the trace only on this machine."""
+    """Write the trace of a run; if the run could not start, only on this machine."""
     upload = None if run.is_failed_start else upload_of(run.config, connections=run.connections)
     return tracing(local_runs(run.config), run.monitor, upload=upload)
 
@@ -159,7 +159,7 @@ def new_run_id(began_at: float) -> str:
 
 
 class RunTrace:
-    """Collects the events of a run, and returns its trace."""
+    """Collects the events of a run for its trace."""
 
     def __init__(self, monitor: FeedMonitor) -> None:
         self._monitor = monitor

@@ -107,7 +107,7 @@ class Trace(JsonModel):
             return None
         if trace.end is not None:
             return trace
-        # Only the driver's own machine can tell whether the driver still runs.
+        # On another machine than the driver's, it is unknown whether the driver still runs.
         end, driver = "unknown", trace.driver
         if driver.host == socket.gethostname():
             is_running = driver.started is not None and process_start(driver.pid) == driver.started

@@ -24,7 +24,7 @@ COMMAND = "  targets: {own: {command: {run: [page]}}}\n"
         ("  cooldown: 5 minutes\n" + COMMAND, "unknown option 'cooldown'", "did you mean 'cool_down'?"),
         (COMMAND + "  when: {lagg: {records: 5}}\n", "unknown option 'lagg'", "did you mean 'lag'?"),
         (COMMAND + "  when: {lag: {for: 1 minute}}\n", "lag requires records or seconds", None),
-        (COMMAND + "  when: {dead_letters: {within: 2 days, count: 1}}\n", "the longest time is 1 day", None),
+        (COMMAND + "  when: {dead_letters: {within: 2 days, count: 1}}\n", "the time must be at most 1 day", None),
         ("  targets: {own: {command: {run: [page]}, only: [no-data]}}\n", "no-data", "did you mean 'no_data'?"),
         ("  targets: {own: {}}\n", "exactly one of webhook, mail, command", None),
         ("  targets: {own: {webhook: {url: 'ftp://x'}}}\n", "write the address as http://host/", None),

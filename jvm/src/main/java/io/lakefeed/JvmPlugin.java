@@ -27,9 +27,9 @@ import org.slf4j.LoggerFactory;
  * Prepares executors in other JVMs, and sends their counts of S3 requests to the driver. Set {@code
  * spark.plugins=io.lakefeed.JvmPlugin}.
  *
- * <p>An executor fetches the driver's {@link Trust} when it starts, before its first task. So its machine needs no
- * file, and the private key is in no Spark setting and no command line. The key is sent over Spark's own connection,
- * which {@code spark.authenticate} and {@code spark.network.crypto.enabled} protect.
+ * <p>An executor fetches the driver's {@link Trust} when it starts, before its first task. So the executor's machine
+ * needs no file, and the private key is in no Spark setting and no command line. The key is sent over Spark's own
+ * connection, which {@code spark.authenticate} and {@code spark.network.crypto.enabled} protect.
  *
  * <p>When a task ends, and once a second while the totals change or a task waits, an executor sends the totals of its
  * {@link RequestMeter} and the server that its tasks wait for ({@link Waits}). If a message is lost, the next one has
@@ -130,7 +130,7 @@ public final class JvmPlugin implements SparkPlugin {
                 context.send(now);
                 last = now;
             } catch (IOException | RuntimeException unreachable) {
-                // A lost message does no harm, because the next message has the totals again.
+                // A lost message does no harm, because the next message has newer totals.
                 LOG.debug("The totals of S3 requests did not reach the driver; they are sent again.", unreachable);
             }
         }

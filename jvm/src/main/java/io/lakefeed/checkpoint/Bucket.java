@@ -226,7 +226,7 @@ final class Bucket {
         /** Removes an object that {@link #putIfAbsent} has just written, with its version. */
         void removeNew(String key, String version) throws IOException {
             if (version == null) {
-                // The bucket is not versioned, or its versioning is suspended: then a plain DELETE would leave a delete
+                // Without versioning, delete the object alone. If versioning is suspended, this would leave a delete
                 // marker.
                 remove(List.of(key));
             } else {
@@ -234,7 +234,7 @@ final class Bucket {
             }
         }
 
-        /** Removes objects; in a versioned bucket all their versions, so that no older version reappears. */
+        /** Removes objects; in a versioned bucket, removes all their versions, so that no older one reappears. */
         void remove(Collection<String> keys) throws IOException {
             if (!versioned()) {
                 delete(keys.stream().map(key -> identifier(key, null)).toList());

@@ -19,7 +19,7 @@ import org.apache.hadoop.util.functional.FutureIO;
  * <p>The class is not meant for locations with state stores, which can have many thousands of files.
  */
 public final class CheckpointFiles {
-    /** Spark's files, in the order of their removal: after an interruption, logs exist without {@code metadata}. */
+    /** Spark's files in the order of their removal: if it is interrupted, logs without {@code metadata} remain. */
     private static final String[] OF_SPARK = {"metadata", "offsets", "commits", "sources"};
 
     private static final String STATE = "state";

@@ -26,7 +26,7 @@ import software.amazon.awssdk.awscore.exception.AwsServiceException;
  *
  * <p>Exclusive files are written with {@code If-None-Match: *}. If the reply to a PUT is lost, the PUT's retry is
  * refused, although the first PUT has written the file. So after a refusal, the write id of the existing object shows
- * who has written it.
+ * whether this writer has written it.
  */
 final class EntryOutput extends CancellableFSDataOutputStream {
     private static final Logger LOG = LoggerFactory.getLogger(EntryOutput.class);
@@ -70,7 +70,7 @@ final class EntryOutput extends CancellableFSDataOutputStream {
      * @param exclusive whether {@code close} fails if the file exists
      * @param conditional whether the store itself checks this; otherwise a request before the write checks it, which
      * does not stop a concurrent writer
-     * @param keep the most bytes of a file that is also kept in memory
+     * @param keep the most bytes of a file whose content is also stored in memory
      */
     static EntryOutput begin(
             Bucket bucket, Path path, boolean exclusive, boolean conditional, int keep, Outcome outcome)
@@ -225,7 +225,7 @@ final class EntryOutput extends CancellableFSDataOutputStream {
         }
     }
 
-    /** Writes an object with one PUT through S3A, and finds the failures after which the object may exist. */
+    /** Writes an object with one PUT through S3A; its errors tell apart refused PUTs and PUTs with unknown results. */
     static final class ConditionalWrite {
         /** The key in an object's user metadata for the id of its write. */
         static final String WRITE_ID = "lakefeed-write";

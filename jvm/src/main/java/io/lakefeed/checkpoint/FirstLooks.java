@@ -13,8 +13,8 @@ import org.apache.hadoop.fs.Path;
 
 /**
  * Remembers the listing of a checkpoint location at the start of a query. One LIST of everything below the location
- * replaces the requests for its {@code metadata} and for each of its logs, and those by which Spark checks that the
- * location is empty. A second LIST is sent only if the first answer was truncated.
+ * replaces the requests for its {@code metadata} and for each of its logs, and Spark's checks that the location is
+ * empty. A second LIST is sent only if the first answer was truncated.
  *
  * <p>A listing is valid for a minute, at most until its query writes to {@code offsets}, because then executors write
  * below the location, too. The conditional PUT detects another driver's write.
@@ -66,7 +66,7 @@ final class FirstLooks {
                 || Bucket.prefix(root).startsWith(Bucket.prefix(path)));
     }
 
-    /** Returns the object of a log's directory: the same both times that Spark opens a source's log. */
+    /** Returns the object of a log's directory; Spark opens a source's log twice, and gets the same object. */
     LogDirectory log(Path directory, int budget) {
         Look look = LogDirectory.isOfSource(directory) ? of(directory) : null;
         return look == null

@@ -50,7 +50,7 @@ final class LogDirectory {
         return root.getParent() != null && root.getParent().getName().equals("sources");
     }
 
-    /** Returns the batch id, or the state file's version, with which a name begins; -1 if it begins with neither. */
+    /** Returns the batch id, or the version of a state file, at the start of a name; -1 without either. */
     static long batch(String name) {
         Matcher matcher = BATCH.matcher(name);
         return matcher.matches() ? Long.parseLong(matcher.group(1)) : -1;
@@ -93,7 +93,7 @@ final class LogDirectory {
         drop(name);
     }
 
-    /** Forgets all entries, because after a failed write the file may exist. */
+    /** Forgets all entries: after a failed write, the file may or may not exist. */
     synchronized void forget() {
         loaded = false;
         entries.clear();

@@ -39,7 +39,7 @@ final class S3ACheckpoint implements CheckpointFileManager {
     /** This directory's log; null if it is not a metadata log, or {@code answer-from-memory} is off. */
     private final LogDirectory log;
 
-    /** The names of known files, by directory. Before any other name is deleted, a request asks if it is a file. */
+    /** The names of known files, by directory. For any other name, a delete first asks the store if it is a file. */
     private final Map<Path, Set<String>> files = new ConcurrentHashMap<>();
     private final Set<Path> made = ConcurrentHashMap.newKeySet();
 
@@ -228,7 +228,8 @@ final class S3ACheckpoint implements CheckpointFileManager {
         } else if (log.hasLater(name)) {
             bucket.deletions.later(key);
         } else {
-            // Only a rollback deletes the newest entry, and a driver may soon write this entry again: delete it now.
+            // Only a rollback deletes the newest entry. Delete it now, because a driver may soon write this entry
+            // again.
             bucket.deletions.now(key);
         }
         log.deleted(name);

@@ -6,8 +6,8 @@ import org.apache.hadoop.conf.Configuration;
 /**
  * The settings of the checkpoint. Spark takes each key with the prefix {@code spark.hadoop.}.
  *
- * @param allowUnconditionalWrites whether to accept a store that ignores {@code If-None-Match}, where two queries can
- * use one checkpoint at the same time, and lose or duplicate rows
+ * @param allowUnconditionalWrites whether to accept a store that ignores {@code If-None-Match}; with such a store, two
+ * queries on one checkpoint can lose or duplicate rows
  * @param probeWriters the number of writers that race when the store is checked, at least 2
  * @param answerFromMemory whether {@code exists} and {@code list} of log directories are answered without a request
  * @param cacheBytes the most bytes of entries that each log has in memory; 0 for none

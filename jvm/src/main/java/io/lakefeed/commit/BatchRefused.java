@@ -5,8 +5,7 @@ import org.apache.iceberg.exceptions.ValidationException;
 /**
  * Reports that a commit is refused. Nothing of the commit becomes visible, and its files are removed.
  *
- * <p>The class is a ValidationException, because after a ValidationException Iceberg neither retries nor keeps the
- * files.
+ * <p>The class is a ValidationException, because after one Iceberg does not retry, and removes the files.
  */
 public final class BatchRefused extends ValidationException {
     private static final long serialVersionUID = 1L;

@@ -12,7 +12,7 @@ import org.apache.spark.sql.execution.streaming.ManifestFileCommitProtocol;
  */
 public final class CheckedFileCommit extends ManifestFileCommitProtocol {
     private static final long serialVersionUID = 1L;
-    /** The id of the current commit, by the sink's path: Spark passes only the path to the protocol. */
+    /** The ids of the current commits, by path of the sink: Spark passes only the path to the protocol. */
     private static final Map<String, String> EXPECTED = new ConcurrentHashMap<>();
 
     private final String path;

@@ -35,7 +35,7 @@ final class CheckedOperations implements TableOperations {
     private final TableOperations operations;
     /** The table's full name, the key of its metadata in {@link RecentTables}. */
     private final String name;
-    /** The ids of snapshots whose commit got no answer of success; the commit may have succeeded. */
+    /** The ids of snapshots whose commit got no successful answer, although the commit may have succeeded. */
     private final Set<Long> unanswered = ConcurrentHashMap.newKeySet();
     /** The metadata that this object has read last; another load of the table can have newer metadata. */
     private volatile TableMetadata loaded;
@@ -141,7 +141,7 @@ final class CheckedOperations implements TableOperations {
         }
     }
 
-    /** Returns whether the table has these snapshots; if unknown, throws an error, and Iceberg keeps the files. */
+    /** Returns whether the table has these snapshots; if that is unknown, throws an error that spares the files. */
     private boolean hasLanded(List<Snapshot> added, RuntimeException failure) {
         if (added.isEmpty()) {
             return false;
@@ -272,8 +272,8 @@ final class CheckedOperations implements TableOperations {
     }
 
     /**
-     * Adds the properties of feeds to a change. If a change gives the table's branch other ancestors, as a rollback
-     * does, the feeds get the positions that these ancestors have, and replays that the ancestors lack are removed.
+     * Adds the properties of feeds to a change. If a change is a rollback, or otherwise replaces the ancestors of the
+     * branch, the feeds get the positions in the new ancestors, and replays that these lack are removed.
      */
     private static TableMetadata withProperties(
             TableMetadata base, TableMetadata changed, Map<String, String> positions, List<Snapshot> added) {

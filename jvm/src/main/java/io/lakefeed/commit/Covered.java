@@ -8,7 +8,7 @@ import java.util.Map;
 import java.util.TreeMap;
 
 /**
- * The offsets of a feed's topics that a table has: for each partition, intervals that neither touch nor overlap.
+ * The offsets of a feed's topics that a table has: for each partition, sorted intervals that neither touch nor overlap.
  *
  * <p>As JSON: {@code {"topic":{"id":"…","offsets":{"0":[start,end,start,end]}}}}. A recreated topic begins without
  * offsets, because its offsets belong to other records than the deleted topic's.

@@ -58,7 +58,7 @@ public final class FeedCatalog extends SparkCatalog {
     }
 
     /**
-     * Changes a table. Properties such as fences are set through {@link FeedTable}: Iceberg's own method bypasses
+     * Changes a table. Fences, which are properties, are set through {@link FeedTable}: Iceberg's own method bypasses
      * {@link #loadTable}, so two drivers could take the same fence. Columns with defaults are added here, because
      * Iceberg's Spark catalog refuses them.
      */

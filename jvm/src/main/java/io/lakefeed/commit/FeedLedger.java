@@ -68,7 +68,7 @@ public final class FeedLedger {
         return SparkSchemaUtil.convert(table.schema()).json();
     }
 
-    /** Returns, as JSON, names and types of the columns whose Iceberg type has fewer values than their Spark type. */
+    /** Returns, as JSON, names and types of columns whose Iceberg type has a smaller range than the Spark type. */
     public static String constrained(Table table) throws JsonProcessingException {
         Map<String, String> found = new LinkedHashMap<>();
         for (Types.NestedField field : table.schema().columns()) {

@@ -19,7 +19,7 @@ import org.apache.iceberg.UpdateProperties;
 import org.apache.iceberg.metrics.MetricsReporter;
 import org.apache.iceberg.relocated.com.google.common.util.concurrent.MoreExecutors;
 
-/** A table that adds a batch's counts to the batch's commit, and refuses the commit if {@link Outcomes#check} does. */
+/** A table that adds the counts of a batch to the batch's commit, or refuses the commit by {@link Outcomes#check}. */
 final class FeedTable extends BaseTable {
     private static final long serialVersionUID = 1L;
 
@@ -42,8 +42,8 @@ final class FeedTable extends BaseTable {
 
     /**
      * Sets fences, which are table properties. If the catalog does not detect concurrent changes of properties, the
-     * same commit adds an empty snapshot, so that a concurrent commit, which was checked with the old fence, gets a
-     * conflict.
+     * same commit adds an empty snapshot, so that a concurrent commit gets a conflict: it was checked with the old
+     * fence.
      */
     void takeFences(Map<String, String> fences) {
         boolean guarded = ((CheckedOperations) operations()).guardsProperties();
@@ -63,7 +63,7 @@ final class FeedTable extends BaseTable {
         transaction.commitTransaction();
     }
 
-    /** Returns the copy for executors, as BaseTable's own method does, which is private to its package. */
+    /** Returns the copy for executors. BaseTable has the same method, but it is private to its package. */
     Object writeReplace() {
         return SerializableTable.copyOf(this);
     }

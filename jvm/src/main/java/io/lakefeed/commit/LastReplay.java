@@ -6,7 +6,7 @@ import org.apache.iceberg.TableMetadata;
 
 /**
  * The last committed replay of a feed's dead letters. The replay's commit stores it in the table property {@value
- * #PROPERTY} + feed's name: {@code <id> <snapshot id> <sequence number>}.
+ * #PROPERTY} plus the feed's name: {@code <id> <snapshot id> <sequence number>}.
  *
  * <p>A replay may be interrupted between its commit and the deletion of its dead letters. The property shows that it
  * was committed, even after its snapshot has expired. One property is enough, because a replay with a newer fence first
@@ -25,7 +25,7 @@ record LastReplay(String id, long snapshotId, long sequenceNumber) {
         return id == null ? null : new LastReplay(id, snapshot.snapshotId(), snapshot.sequenceNumber());
     }
 
-    /** Returns the feed's last replay if its snapshot is or was among the current snapshot's ancestors, or null. */
+    /** Returns the feed's last replay, or null; its snapshot is, or was, the current snapshot or an ancestor of it. */
     static LastReplay of(TableMetadata table, String feed) {
         String text = table.properties().get(PROPERTY + feed);
         LastReplay last = text == null ? null : parsed(text);

@@ -19,7 +19,7 @@ import org.apache.iceberg.TableMetadata;
  * <p>The summary of a feed's snapshot has {@value #FEED}, {@value #COMMIT_ID}, {@value #RANGES} and {@value #FENCE}.
  * Ranges are {@code {"topic":{"id":"…","ranges":{"0":[start,end]}}}}, with {@code "marks":{"0":["…","…"]}} if the
  * source has its own sequence numbers. Because snapshots expire, a commit also stores the feed's position in the table
- * property {@value #POSITION} + feed's name.
+ * property {@value #POSITION} plus the feed's name.
  */
 final class Ledger {
     static final String FEED = "lakefeed.feed";
@@ -33,7 +33,7 @@ final class Ledger {
     static final String CONTINUITY = "lakefeed.continuity";
 
     /**
-     * In a commit that moves the feed to other offsets and adds no rows: {@code
+     * The move, in a commit that moves the feed to other offsets and adds no rows: {@code
      * {"reason":"rewind","positions":{"topic":{"id":"…","ranges":{"0":[from,to]}}}}}. The id in {@code positions} is
      * the topic's id before the move. The ranges of the commit are empty and begin at the new offsets. If a rollback
      * has made the old offsets unknown, the commit has {@code "unknown":true} instead of positions.
@@ -41,12 +41,12 @@ final class Ledger {
     static final String MOVED = "lakefeed.moved";
 
     /**
-     * In the first commit of a feed that takes the table over from another tool: {@code
+     * The takeover, in the first commit of a feed that takes the table over from another tool: {@code
      * {"from":"…","place":"…","after":snapshot id or null}}.
      */
     static final String ADOPTED = "lakefeed.adopted";
 
-    /** In a backfill's commit: the feed whose older or skipped records it adds. Backfills have their own fence. */
+    /** The feed whose older or skipped records a backfill's commit adds. Backfills have their own fence. */
     static final String BACKFILL_OF = "lakefeed.backfill-of";
 
     /** Suffix of the feed's name in the fence of its backfills. */
@@ -55,19 +55,19 @@ final class Ledger {
     /** Id of a replay of dead letters. */
     static final String REPLAY = "lakefeed.replay";
 
-    /** In a replay's commit, which has no ranges: the feed of the dead letters. Replays have a separate fence. */
+    /** The feed whose dead letters a replay's commit lands; the commit has no ranges. Replays have their own fence. */
     static final String REPLAY_OF = "lakefeed.replay-of";
 
     static final String REPLAYS = ".replays";
 
-    /** Property, followed by the feed's name: the branch that the feed commits to; absent for {@code main}. */
+    /** The branch that a feed commits to: a property, followed by the feed's name; absent for {@code main}. */
     static final String BRANCH = "lakefeed.branch.";
 
     static final String POSITION = "lakefeed.position.";
-    /** Property, followed by the feed's name: the fence that a driver has taken last. */
+    /** The fence that a feed's driver has taken last: a property, followed by the feed's name. */
     static final String FENCES = "lakefeed.fence.";
 
-    /** In the summary of an empty snapshot, followed by the feed's name: the fence taken with this snapshot. */
+    /** The fence that was taken with an empty snapshot: an entry in its summary, followed by the feed's name. */
     static final String TAKEN = "lakefeed.fence-taken.";
 
     /** Prefix of a plug-in's entries in a summary; the table has them as properties, too, because snapshots expire. */
@@ -81,7 +81,7 @@ final class Ledger {
     private Ledger() {}
 
     /**
-     * What the check of the next commit needs to know of a commit.
+     * The facts about a commit by which the next commit is checked.
      *
      * @param moved whether the commit moved the feed: empty ranges do not show it, because a batch's ranges can be
      * empty, too
@@ -131,7 +131,7 @@ final class Ledger {
                 .orElse(null);
     }
 
-    /** Returns the feed whose drivers, backfills or replays take this property's fence; null if it is no fence. */
+    /** Returns the feed for whose drivers, backfills or replays this property is the fence; null for no fence. */
     static String fenced(String fence) {
         String name = fence.substring(FENCES.length());
         for (String suffix : List.of(BACKFILLS, REPLAYS)) {
@@ -170,7 +170,7 @@ final class Ledger {
 
     /**
      * Returns whether an expired snapshot with this sequence number may be an ancestor of {@code head}: the oldest
-     * existing ancestor is newer than the number, and had a parent. Otherwise another engine has rolled the table back.
+     * existing ancestor has a higher number, and had a parent. Otherwise another engine has rolled the table back.
      */
     static boolean mayDescendFrom(TableMetadata table, Long head, long sequenceNumber) {
         Snapshot oldest = line(table, head).reduce((newer, older) -> older).orElse(null);
@@ -180,9 +180,9 @@ final class Ledger {
     }
 
     /**
-     * Returns whether a snapshot without a parent id once had a parent: pyiceberg removes the id of an expired parent.
-     * Then the snapshot's totals include files of other snapshots, while the first snapshot of a new or replaced table
-     * has only its own files.
+     * Returns whether a snapshot without a parent id once had a parent, whose id pyiceberg has removed after the parent
+     * expired. If so, the snapshot's totals include files of other snapshots; the first snapshot of a table has only
+     * its own.
      */
     private static boolean followsFiles(Snapshot snapshot) {
         Map<String, String> summary = snapshot.summary();
@@ -197,7 +197,7 @@ final class Ledger {
                 || table.snapshot(snapshotId) == null && mayDescendFrom(table, head, sequenceNumber);
     }
 
-    /** Returns whether {@code ancestor} is a snapshot, one of its ancestors, or the oldest one's expired parent. */
+    /** Returns whether {@code ancestor} is the snapshot, an ancestor of it, or the oldest ancestor's expired parent. */
     static boolean descendsFrom(TableMetadata table, Snapshot snapshot, long ancestor) {
         return line(table, snapshot == null ? null : snapshot.snapshotId())
                 .anyMatch(each -> each.snapshotId() == ancestor || Objects.equals(each.parentId(), ancestor));

@@ -47,7 +47,7 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
 
     private transient volatile Supplier<Map<String, String>> entries = Map::of;
 
-    /** The time ({@link System#nanoTime}) at which the sink was last allowed to commit; 0 before that. */
+    /** The time ({@link System#nanoTime}) when the sink was last allowed to commit; 0 if it was not allowed yet. */
     private transient volatile long allowedAt;
 
     /** A limit for the number and the share of dead letters in this batch and in earlier batches, added up. */
@@ -77,7 +77,7 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         return new OutcomeFunction(this);
     }
 
-    /** Starts the next batch of a query whose plan is the same for all batches: clears the counts, and the limits. */
+    /** Starts the next batch of a query whose plan serves all its batches: clears the counts and the limits. */
     public void next(String commitId, String nextCommitId) {
         OPEN.remove(commitId, this);
         reset();
@@ -201,7 +201,7 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         return ranges.values().stream().mapToLong(each -> each.leftOut).sum();
     }
 
-    /** Returns a field without a column, the same whatever the order of the tasks; null if there is none. */
+    /** Returns a field without a column: the same field, whatever the order of the tasks; null if there is none. */
     public String leftOutField() {
         return ranges.values().stream()
                 .filter(each -> each.leftOut > 0)
@@ -276,7 +276,7 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         return json(topics);
     }
 
-    /** Returns each partition's range of dead letters, from first to last: {@code {"topic":{"0":[first,last + 1]}}}. */
+    /** Returns the range of each partition's dead letters: {@code {"topic":{"0":[first,last + 1]}}}. */
     public String deadRanges() {
         Map<String, Map<Integer, long[]>> topics = new TreeMap<>();
         for (RangeOutcome range : ranges.values()) {
@@ -358,7 +358,7 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         long skipped;
         long firstDead = Long.MAX_VALUE;
         long lastDead = -1;
-        /** The number of rows whose records have a field without a column, as {@link #leftOutField} is. */
+        /** The number of rows whose records have a field without a column; {@link #leftOutField} is an example. */
         long leftOut;
 
         String leftOutField;

@@ -11,7 +11,7 @@ import org.apache.iceberg.Snapshot;
 import org.apache.iceberg.TableMetadata;
 
 /**
- * A feed's position in a table, stored in the table property {@value Ledger#POSITION} + feed's name.
+ * A feed's position in a table, stored in the table property {@value Ledger#POSITION} plus the feed's name.
  *
  * @param commit the feed's newest commit
  * @param covered the offsets that the table has; null if they are unknown
@@ -130,8 +130,8 @@ record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, lo
     }
 
     /**
-     * Returns the position to record if the table gets another current snapshot that is no descendant, as by a
-     * rollback: the newest commit and the offsets of that snapshot and its ancestors.
+     * Returns the position to record when the table gets a current snapshot that does not descend from the previous
+     * one, as by a rollback: the newest commit, and the offsets, of the new snapshot and its ancestors.
      */
     static String afterMove(TableMetadata base, TableMetadata changed, String feed) {
         Long head = Ledger.headId(changed, feed);
@@ -148,7 +148,7 @@ record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, lo
                 .toJson();
     }
 
-    /** Returns the kept offsets, without the moves that the new snapshot lacks, and with rows that come back. */
+    /** Returns the kept offsets without the moves that the new snapshot lacks, and with rows that it has again. */
     private static Covered keptBefore(TableMetadata base, TableMetadata changed, String feed) {
         String text = base.properties().get(Ledger.POSITION + feed);
         Covered kept = text.equals(Ledger.ROLLED_BACK) ? Covered.nothing() : Covered.of(ofJson(text).kept.toJson());

@@ -16,7 +16,7 @@ final class Quiet {
 
     private Quiet() {}
 
-    /** @throws ValidationException if one of the snapshots is a rewrite, and rewrites are paused */
+    /** @throws ValidationException if rewrites are paused and one of the snapshots is a rewrite */
     static void check(TableMetadata base, List<Snapshot> added) {
         String until = base.properties().get(PROPERTY);
         if (until != null

@@ -66,7 +66,7 @@ public final class OnceOnly {
                         GroupStateTimeout.NoTimeout());
     }
 
-    /** Returns the record's partition, and the query that wrote it: {@code topic/partition/query}. */
+    /** Marks the records of one writer in one partition, and stores the newest batch's rows as state. */
     private static String writer(Row record) {
         Map<String, String> headers = headers(record);
         boolean known = headers.containsKey(SOURCE) || headers.containsKey(ROW);

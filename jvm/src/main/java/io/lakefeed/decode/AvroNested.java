@@ -20,7 +20,7 @@ final class AvroNested {
 
     /** Reads a record: the writer's fields in their order, then the fields that only the reader has. */
     static final class OfRecord extends AvroStep {
-        /** Stands for a field that is skipped, in the {@code places} of {@link #become}. */
+        /** The value, in the {@code places} of {@link #become}, for a field that is skipped. */
         static final int NOWHERE = -1;
 
         private AvroStep[] steps;
@@ -325,7 +325,7 @@ final class AvroNested {
      * only a few bytes besides its text.
      */
     static final class AvroKeys {
-        /** With fewer keys than this, comparing a key with all other keys is faster than hashing. */
+        /** Below this number of keys, comparing a key with all others is faster than hashing. */
         private static final int FEW = 8;
 
         private static final Object[] NONE = {};

@@ -202,10 +202,10 @@ final class AvroObjects {
      * scale is.
      */
     record AvroDecimal(int writtenScale, DecimalType type) {
-        /** About 2,400 digits: no realistic change of scale shortens more digits to 38. */
+        /** About 2,400 digits: no realistic change of scale shortens a longer number to 38 digits. */
         private static final int MOST_BYTES = 1_024;
 
-        /** The memory that a number which does not fit into a long needs, with intermediate objects, in bytes. */
+        /** The memory, in bytes, for a number that does not fit into a long, with intermediate objects. */
         private static final int LARGE = 320;
         /** The most digits that always fit into a long. */
         private static final int LONG_DIGITS = 18;

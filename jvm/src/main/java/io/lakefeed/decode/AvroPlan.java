@@ -33,7 +33,7 @@ final class AvroPlan {
     /** The beginning of the error if the writer's schema and the reader's schema do not fit. */
     static final String MISMATCH = "the writer's schema does not fit the reader's: ";
 
-    /** The most steps of a plan: even with a small reader's schema, the branches of a writer's unions multiply. */
+    /** The most steps of a plan: a writer's unions can multiply branches, even with a small reader's schema. */
     private static final int MOST_STEPS = 20 * AvroTypes.SchemaLimits.MOST_COLUMNS;
 
     /** The steps of records that become JSON, by action. The step of a recursive type contains itself. */
@@ -200,7 +200,7 @@ final class AvroPlan {
         return new AvroNested.OfUnion(branches);
     }
 
-    /** Returns the step for a writer's value that matches one branch of a reader's union, and has the union's type. */
+    /** Returns the step for a writer's value that matches a branch of a reader's union; it returns the union's type. */
     private AvroStep branch(Schema union, int index, Action action, Set<String> open) {
         List<Schema> types = AvroTypes.types(union);
         Schema branch = union.getTypes().get(index);

@@ -55,8 +55,8 @@ final class AvroReader extends RecordReader {
         } catch (AvroRuntimeException unfit) {
             return new AvroObjects.Refusal(AvroPlan.MISMATCH + unfit.getMessage());
         } catch (RuntimeException | StackOverflowError unfit) {
-            // For example, a default does not fit its field. The plan is a step that refuses, so that the schema is
-            // compiled only once, and not for each record.
+            // For example, a default does not fit its field. A plan that refuses each record is stored, so that the
+            // schema is not compiled again for each record.
             return new AvroObjects.Refusal(AvroPlan.MISMATCH + "it cannot be resolved to it");
         }
     }

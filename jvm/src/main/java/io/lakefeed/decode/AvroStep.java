@@ -10,7 +10,7 @@ import org.apache.spark.sql.catalyst.util.GenericArrayData;
  * <p>Steps store nothing of a record, so a plan can read any number of records.
  */
 abstract class AvroStep {
-    /** The code ({@link #common}) of a field that is of none of the types below. */
+    /** The code ({@link #common}) of a field with none of the types below. */
     static final byte OTHER = 0;
 
     static final byte INT = 1;
@@ -37,7 +37,7 @@ abstract class AvroStep {
         }
     }
 
-    /** Returns the code of a common type, which a record reads itself to save a call. */
+    /** Returns the code of a common type; a record reads such fields itself, to save a call. */
     byte common() {
         return OTHER;
     }

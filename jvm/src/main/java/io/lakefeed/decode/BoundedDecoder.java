@@ -22,7 +22,7 @@ final class BoundedDecoder {
     private static final long HIGHEST_BITS = 0x8080808080808080L;
     private static final VarHandle INTS = MethodHandles.byteArrayViewVarHandle(int[].class, LITTLE_ENDIAN);
     private static final VarHandle LONGS = MethodHandles.byteArrayViewVarHandle(long[].class, LITTLE_ENDIAN);
-    /** Texts of one ASCII character, such as flags, for which no new object is created. */
+    /** Texts of one ASCII character, such as flags: they are shared, so that no new objects are created. */
     private static final UTF8String[] CHARACTERS = characters();
 
     private final MemoryBudget budget;
@@ -167,7 +167,7 @@ final class BoundedDecoder {
         throw new BadRecord("an int or long of more than 10 bytes at byte " + at);
     }
 
-    /** Joins the lower seven bits of eight bytes: first of pairs, then of fours, then of all. */
+    /** Joins the lower seven bits of eight bytes: of pairs, then of fours, then of all eight. */
     private static long sevenBits(long word) {
         long pairs = word & 0x007F007F007F007FL | (word & 0x7F007F007F007F00L) >>> 1;
         long fours = pairs & 0x00003FFF00003FFFL | (pairs & 0x3FFF00003FFF0000L) >>> 2;

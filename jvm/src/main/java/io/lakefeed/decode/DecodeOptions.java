@@ -39,10 +39,11 @@ import org.apache.spark.unsafe.types.UTF8String;
  *       in Base64), and {@code message};
  *   <li>{@code json}: {@code reader-schema} (Avro) or {@code reader-type} (JSON of a StructType); {@code lenient}, see
  *       {@link TextValue.Rules#lenient}; {@code unknown-field}: a field without a column is ignored, {@code
- * dead_letter} makes it an error of its record, {@code evolve} reports fields that can become columns, except {@code
- *       refused-fields} (a JSON array of paths), {@code variant} stores it in the last column; {@code whole}: the only
- *       column is the value itself; {@code time-zone} of timestamps that state no time zone (UTC); <li>{@code string}:
- *       none; <li>a class: {@code reader-type}, and its own options.
+ *       dead_letter} makes it an error of its record, {@code evolve} reports fields that can become columns, except
+ *       {@code refused-fields} (a JSON array of paths), {@code variant} stores it in the last column; {@code whole}:
+ *       the only column is the value itself; {@code time-zone} of timestamps that state no time zone (UTC);
+ *   <li>{@code string}: none;
+ *   <li>a class: {@code reader-type}, and its own options.
  * </ul>
  */
 final class DecodeOptions implements Serializable {

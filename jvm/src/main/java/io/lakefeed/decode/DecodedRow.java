@@ -15,8 +15,8 @@ import org.apache.spark.unsafe.types.VariantVal;
 /**
  * A row that stores numbers without boxing them. A new row has zeros and no nulls; each field must be set.
  *
- * <p>{@code words} has a word per field for a number, and then a bit per field that is set for a null. Values that are
- * not numbers are in {@code objects}.
+ * <p>{@code words} has one word per field, for a number; after these, one bit per field, which is set for a null.
+ * Values that are not numbers are in {@code objects}.
  */
 final class DecodedRow extends InternalRow {
     private static final long serialVersionUID = 1L;

@@ -37,7 +37,7 @@ final class JsonInput implements Closeable {
     final JsonParser parser;
     final MemoryBudget budget;
 
-    /** Collects fields without a column; null if such fields are not counted. */
+    /** Collects fields without a column; null if the task does not count such fields. */
     LeftOut leftOut;
 
     /** How fields without a column are treated. */
@@ -45,7 +45,7 @@ final class JsonInput implements Closeable {
     /** The outermost fields that have no column, or contain a field without a column, by name; null if none. */
     Set<String> remainder;
 
-    /** Whether a field without a column was read since the reader of the outermost record has reset this. */
+    /** Whether a field without a column was read since the outermost record's reader set this to false. */
     boolean isIncomplete;
 
     private final boolean lenient;

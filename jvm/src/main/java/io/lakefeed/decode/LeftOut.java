@@ -46,7 +46,7 @@ public final class LeftOut {
         return found;
     }
 
-    /** Remembers a record's first field without a column; prefers one that differs from a column only in case. */
+    /** Remembers a record's first field without a column, or rather one that differs from a column only in case. */
     void note(String parent, String name, Iterable<String> columns) {
         if (this.name == null) {
             this.parent = parent;

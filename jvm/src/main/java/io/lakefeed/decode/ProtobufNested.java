@@ -174,8 +174,8 @@ final class ProtobufNested {
     }
 
     /**
-     * Returns an Avro record with the names of {@code type}. A plan uses only the schemas of nested fields, so only the
-     * last field gets one.
+     * Returns an Avro record with the names of {@code type}. A plan needs only the schemas of nested fields, so only
+     * the last field has one.
      *
      * @param last the schema of the last field
      */

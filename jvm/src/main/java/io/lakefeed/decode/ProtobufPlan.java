@@ -174,7 +174,7 @@ final class ProtobufPlan {
     }
 
     private void exclude(int[] slots, Object[] row) {
-        // Charge the clearing: with two bytes, a record can switch between members of a oneof that has a thousand.
+        // Charge the clearing: with two bytes, a record can make a oneof switch between a thousand members.
         budget.charge(slots.length);
         for (int slot : slots) {
             row[slot] = null;

@@ -133,7 +133,7 @@ final class ProtobufReader extends RecordReader {
         }
     }
 
-    /** Returns whether this is the reader's record's name or an alias of it, without namespaces, as in Avro. */
+    /** Returns whether this is the name, or an alias, of the reader's record, without namespaces, as in Avro. */
     private boolean isReaders(String name) {
         return readerSchema.getName().equals(name)
                 || readerSchema.getAliases().stream().anyMatch(alias -> alias.substring(alias.lastIndexOf('.') + 1).equals(name));

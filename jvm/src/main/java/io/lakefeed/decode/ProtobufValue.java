@@ -21,7 +21,7 @@ interface ProtobufValue {
     /** Reads a value, after its tag. */
     Object read(WireInput input);
 
-    /** Returns the type's zero value: eight zero bytes are zero in the encoding of every type. */
+    /** Returns the zero value of the type, which has only zero bytes in the encoding of every type. */
     default Object zero() {
         return read(new WireInput().over(new byte[8], 0));
     }

@@ -12,7 +12,7 @@ import org.apache.spark.unsafe.types.UTF8String;
  *
  * <p>A format converts a record's bytes to the value, and charges its memory budget for everything that a record can
  * repeat. For a record that it cannot read, it throws {@link BadRecord} with the path of the field. Other exceptions,
- * even a lack of memory, become the record's error, too. The reader throws only a {@link RegistryException}.
+ * even a lack of memory, become the record's error, too. Only a {@link RegistryException} is thrown to the caller.
  *
  * <p>A format of an installed package has a public subclass with a public constructor for the columns and the options,
  * {@code (StructType, Map<String, String>)}. The driver shows an {@link IllegalArgumentException} of the constructor.
@@ -74,7 +74,7 @@ public abstract class RecordReader {
         return new String(bytes, start, bytes.length - start, StandardCharsets.UTF_8);
     }
 
-    /** Returns the value of a record whose header names its schema; in Confluent's, more may follow the id. */
+    /** Returns the value of a record whose header has the schema's id; in Confluent's header, more bytes may follow. */
     InternalRow value(byte[] record, HeaderIds.Named schema) {
         return value(record, 0, schema.only());
     }
@@ -100,8 +100,7 @@ public abstract class RecordReader {
             if (glue != null) {
                 glue.read(record);
                 schemaId = glue.id();
-                // Compressed data get the memory of a record of their uncompressed size, but at most 8 times the
-                // record's.
+                // Compressed data get the memory budget of their uncompressed size, up to 8 times that of the record.
                 budget.start((int) Math.min(glue.data().length, 8L * record.length));
                 return result(value(glue.data(), glue.from(), schemaId), schemaId, null);
             }

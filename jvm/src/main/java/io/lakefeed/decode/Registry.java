@@ -35,14 +35,14 @@ final class Registry {
     private static final int MOST_CHARACTERS = 16 << 20;
     private static final Map<Address, Registry> ALL = new ConcurrentHashMap<>();
 
-    /** Identifies a cache; includes the subject, because ids are unique only within a context of the registry. */
+    /** Identifies a cache. The subject is included, because each context of a registry has its own ids. */
     private record Address(String url, String credentials, String subject, String glue) {}
 
     private record Known(String kind, Object schema) {}
 
     /**
-     * Identifies a request by the schema's id or {@link SchemaReference}, and by the expected kind of schema, because
-     * the id may be of another kind.
+     * Identifies a request by the schema's id or {@link SchemaReference}, and by the expected kind of schema: an id can
+     * fail for one kind, and be right for another.
      */
     private record Asked(Object schema, String kind) {
         String what() {
@@ -53,12 +53,12 @@ final class Registry {
     /**
      * An id without a schema.
      *
-     * @param why the error; null, to save memory, for the most common one, "unknown" and the id
-     * @param until the time until which the id is not requested again; 0 if it was never requested
+     * @param why the error; null, to save memory, for the most common error, which is "unknown" and the id
+     * @param until the time before which the id is not requested again; 0 if it was never requested
      */
     private record Unknown(String why, long until) {}
 
-    /** Whether the registry is AWS Glue's, which frames records differently. */
+    /** Whether the registry is AWS Glue's, whose records begin with another header. */
     final boolean isGlue;
 
     private final RegistryClient client;
@@ -85,7 +85,7 @@ final class Registry {
      * Returns this JVM's cache of a registry.
      *
      * @param credentials as {@link io.lakefeed.http.Login} reads them, or null
-     * @param subject a subject of the ids' context, if the registry has contexts; or null
+     * @param subject a subject in the context of the ids, if the registry has contexts; or null
      * @param glue the region and name of a registry of AWS Glue, see {@link GlueClient}; null for a registry with
      * Confluent's API
      */
@@ -238,7 +238,7 @@ final class Registry {
         }
     }
 
-    /** Returns the cached subjects of an id; null to request them again, because there may be a new one. */
+    /** Returns the cached subjects of an id; null if they must be requested, because there may be a new one. */
     private Subjects usable(int id, Set<String> subjects) {
         Subjects found = subjectsOf.get(id);
         return found != null && (found.any(subjects) || System.nanoTime() - found.until < 0) ? found : null;
@@ -305,7 +305,7 @@ final class Registry {
             }
         }
 
-        /** Adds the texts of the schemas that {@code answer} refers to, each after those that it needs. */
+        /** Adds the texts of the schemas that {@code answer} refers to; a schema follows the schemas that it needs. */
         private void collect(JsonNode answer, String of, int depth) throws InterruptedException {
             if (depth > DEEPEST_REFERENCE) {
                 throw new BadRecord(of + " is nested in more than " + DEEPEST_REFERENCE + " references");
@@ -335,8 +335,9 @@ final class Registry {
     }
 
     /**
-     * Limits the time for requests with ids that the registry does not know: to {@value #SECONDS} s at first, and then
-     * to a tenth of the time that passes. The budget counts time instead of requests, because waiting delays the feed.
+     * Limits the time for requests with ids that the registry does not know: to {@value #SECONDS} s at first, and later
+     * to a tenth of the elapsed time. The budget counts time instead of requests, because it is the waiting that delays
+     * the feed.
      */
     static final class MissBudget {
         private static final int SECONDS = 5;

@@ -21,10 +21,11 @@ import java.util.stream.Stream;
  *
  * <ul>
  *   <li>an object of the registry: returns its JSON, or throws a {@link BadRecord} for "not found" (error code 404xx);
- * <li>no connection, no complete answer in time, 5xx or 429: repeats the request with growing pauses, for the allowed
- *   time; then throws a {@link RegistryException}, so that the task fails instead of making the record a dead letter;
- * <li>any other answer (401, 403, another server's page): throws a {@link RegistryException} at once, or, if this
- * client has had a valid answer before, repeats the request as without an answer. </ul>
+ *   <li>no connection, no complete answer in time, 5xx or 429: repeats the request with growing pauses, for the allowed
+ *       time; then throws a {@link RegistryException}, so that the task fails instead of making the record a dead
+ *       letter;
+ *   <li>any other answer (401, 403, another server's page): throws a {@link RegistryException} at once; if this client
+ *       has had a valid answer before, repeats the request as without an answer.
  * </ul>
  */
 class RegistryClient {
@@ -42,7 +43,7 @@ class RegistryClient {
     private final Login login;
     private final HttpClient http;
     private volatile boolean answered;
-    /** The index of the address to use; after a request without an answer, the next address is used. */
+    /** The index of the address for the next request; a request without an answer moves it to the next address. */
     private volatile int asked;
 
     /**
@@ -76,13 +77,13 @@ class RegistryClient {
     /**
      * Returns the JSON of the schema at {@code path}.
      *
-     * @param missing the error if the registry does not have the schema
+     * @param missing the error for a schema that the registry does not have
      */
     JsonNode get(String path, Patience patience, String missing) throws InterruptedException {
         return get(path, patience, missing, answer -> answer.path("schema").isTextual());
     }
 
-    /** Returns the JSON at {@code path}; {@code usable} accepts only a registry's answer. */
+    /** Returns the JSON at {@code path}; {@code usable} decides if an answer is a registry's. */
     JsonNode get(String path, Patience patience, String missing, Predicate<JsonNode> usable)
             throws InterruptedException {
         try {
@@ -165,7 +166,7 @@ class RegistryClient {
         }
     }
 
-    /** Returns the object of an answer, null if the answer is not JSON; throws the error that the answer means. */
+    /** Returns the JSON object of an answer, or null if it is not JSON; throws the error that the answer stands for. */
     JsonNode read(int status, JsonNode answer, String path, String missing, Predicate<JsonNode> usable) {
         if (answer != null && status == 200 && usable.test(answer)) {
             return answer;

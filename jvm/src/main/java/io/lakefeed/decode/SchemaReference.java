@@ -5,7 +5,7 @@ import java.util.UUID;
 
 /** Names a schema by another key than its id; {@link Registry#id} asks the registry for the id, once. */
 record SchemaReference(Kind kind, String key) {
-    /** The possible keys; each has its own request, whose answer has the id. */
+    /** The kinds of keys. Each kind has its own request, whose answer has the id. */
     enum Kind {
         GUID("schema GUID ") {
             @Override
@@ -18,7 +18,7 @@ record SchemaReference(Kind kind, String key) {
                 return answer.isArray();
             }
 
-            /** A schema with an id of its own in each context of a registry. */
+            /** A key to which each context of a registry gives an id of its own. */
             @Override
             JsonNode id(JsonNode answer, String context) {
                 for (JsonNode each : answer) {

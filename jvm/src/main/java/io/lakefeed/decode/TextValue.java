@@ -100,7 +100,7 @@ public interface TextValue {
                 || type instanceof DecimalType;
     }
 
-    /** Returns a whole number as this type; null if it does not fit, or if the text must be read to know. */
+    /** Returns a whole number as this type; null if it does not fit, or if only its text can tell. */
     static Object number(long number, DataType type) {
         if (type == DataTypes.LongType) {
             return number;
@@ -159,9 +159,9 @@ public interface TextValue {
     }
 
     /**
-     * Returns whether a binary number has the value of a text. For a whole number, all digits must be equal, so that no
-     * identifier changes, or the text must be the shortest one for the binary number, as JavaScript writes it. A number
-     * with a fraction or exponent must only not become zero.
+     * Returns whether a binary number has the value of a text. A whole number must keep all digits, so that no
+     * identifier changes, or be the shortest text for the binary number, as JavaScript writes it. A number with a
+     * fraction or exponent may be rounded, but not to zero.
      */
     private static boolean keeps(String text, double value, int digits) {
         if (text.indexOf('.') < 0 && text.indexOf('e') < 0 && text.indexOf('E') < 0) {

@@ -25,6 +25,6 @@ record WriterSchema<T>(String kind, String name, BiFunction<String, List<String>
     /** Protobuf: the references of a schema are the files that it imports. */
     static final WriterSchema<ProtoTypes> PROTOBUF = new WriterSchema<>("PROTOBUF", "Protobuf", ProtobufSchemas::types);
 
-    /** JSON Schema: the decoder only checks that the registry has the schema, because JSON can be read without. */
+    /** JSON Schema: the decoder only checks that the registry has the schema, as it reads JSON without one. */
     static final WriterSchema<String> JSON = new WriterSchema<>("JSON", "JSON", (text, referred) -> text);
 }

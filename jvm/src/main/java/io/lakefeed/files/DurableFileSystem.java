@@ -59,7 +59,7 @@ public final class DurableFileSystem extends LocalFileSystem {
         }
     }
 
-    /** A stream whose {@code close} returns when the file, and its name in the folder, are on the disk. */
+    /** A stream whose {@code close} returns when the file and its directory entry are on the disk. */
     private static final class Synced extends FilterOutputStream implements Syncable, StreamCapabilities {
         private final java.nio.file.Path path;
         private boolean closed;

@@ -25,7 +25,7 @@ public final class Login {
     private static final long UNKNOWN_SECONDS = 60;
 
     private final HttpClient http;
-    /** The header, if it never changes; null without a login, or if tokens are fetched. */
+    /** The header, if it is always the same; null without a login, or if tokens are fetched. */
     private final String fixed;
 
     private final JsonNode client;

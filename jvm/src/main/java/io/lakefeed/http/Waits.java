@@ -17,7 +17,7 @@ public final class Waits {
 
     private Waits() {}
 
-    /** Notes that a task waits for a server: the task got this answer, and will repeat its request. */
+    /** Records that a task waits for a server: the task got this answer, and will repeat its request. */
     public static void began(String server, String answer) {
         OWN.put(server, answer);
     }
@@ -39,7 +39,7 @@ public final class Waits {
         EXECUTORS.put(executor, new Report(waits, System.nanoTime()));
     }
 
-    /** Returns what {@link #own} returns; if it is empty, the same for the tasks of executors, as last reported. */
+    /** Returns the result of {@link #own} or, if it is empty, the same for tasks of executors, as last reported. */
     public static String any() {
         String own = own();
         if (!own.isEmpty()) {

@@ -23,7 +23,7 @@ final class ChangeRule implements Serializable {
     /**
      * The rule as JSON; names of columns are compared without case.
      *
-     * @param column the column that is true if a change deletes its key's row
+     * @param column the column that marks changes which delete their key's row
      * @param tombstones whether a record without a value deletes its key's row
      * @param equals for each column that can mark a delete, the texts, numbers or booleans that mark one
      * @param keys for each key column, the error of a record in which the column is null

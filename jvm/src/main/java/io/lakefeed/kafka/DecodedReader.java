@@ -24,7 +24,7 @@ import org.apache.spark.sql.catalyst.util.GenericArrayData;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Reads, decodes and counts the records of one task's ranges, and returns those that become rows. */
+/** Reads, decodes and counts the records of one task's ranges, and returns the records that become rows. */
 final class DecodedReader implements PartitionReader<InternalRow> {
     private static final UTF8String NO_REASON = UTF8String.fromString("");
     /** Spark's setting for how long its own reader waits for records. */
@@ -95,7 +95,7 @@ final class DecodedReader implements PartitionReader<InternalRow> {
         int schemaId = decoded.isNullAt(1) ? NO_SCHEMA : decoded.getInt(1);
         String error = decoded.isNullAt(2) ? null : decoded.getUTF8String(2).toString();
         if (schemaId != NO_SCHEMA && !policy.refused().isEmpty()) {
-            // Report the refusal of the schema first, because it may also be the cause of the value's error.
+            // Report the schema's refusal first, because it may be the cause of the value's error.
             String refused = policy.refused().get(schemaId);
             if (refused != null && (error == null || !error.contains(refused))) {
                 error = "schema id " + schemaId + ": " + refused;
@@ -122,7 +122,8 @@ final class DecodedReader implements PartitionReader<InternalRow> {
             metadata.update(policy.keep().size(), changes.deletes(joined, value == nulls));
         }
         if (reason != null && reason.startsWith(policy.unknownSchema())) {
-            // No schema has this id, which comes from broken bytes, so the table cannot cover it.
+            // This id comes from broken bytes and belongs to no schema, so it is not reported as a schema that the
+            // table lacks.
             schemaId = NO_SCHEMA;
         }
         UTF8String why = reason == null ? NO_REASON : UTF8String.fromString(reason);

@@ -23,7 +23,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  *
  * <ul>
  *   <li>{@code tasks}: the ranges of each task, as JSON {@code [[["topic", partition, from, until], …], …]};
- *   <li>{@code kafka.…}: the consumers' settings; {@code consumers}: a name, with which batches share consumers;
+ *   <li>{@code kafka.…}: the consumers' settings; {@code consumers}: a name; batches with the same name share
+ *       consumers;
  *   <li>{@code decoder}: a JSON object with the options of a {@link io.lakefeed.decode.DecodeCatalog};
  *   <li>{@code commit-id}: the batch whose {@link io.lakefeed.commit.Outcomes} count the records;
  *   <li>{@code policy}: a {@link Policy} as JSON.

@@ -18,9 +18,9 @@ import org.apache.kafka.common.TopicPartition;
  * Reads one partition of a topic with its own Kafka consumer, which fetches ahead.
  *
  * <p>The consumer, with the records that it has fetched, is kept for the next batch. If a topic has more partitions
- * than there are kept consumers, a consumer moves to another partition: a new consumer would ask the broker for all
- * partitions of the topic, so the work of a batch would grow with the square of their number. Not thread safe: {@link
- * #take} reserves a consumer for one task.
+ * than there are kept consumers, a kept consumer moves to another partition. A new consumer for each partition would
+ * make the work of a batch grow with the square of the partitions, because every new consumer asks the broker for all
+ * partitions. Not thread safe: {@link #take} reserves a consumer for one task.
  */
 final class PartitionConsumer implements AutoCloseable {
     /** The most consumers to keep: Spark's default ({@code spark.kafka.consumer.cache.capacity}). */
@@ -70,7 +70,7 @@ final class PartitionConsumer implements AutoCloseable {
     /**
      * Returns a consumer of the partition for the caller's task, which later keeps or closes the consumer.
      *
-     * @param of the query or run of the task: it must not get records that a consumer has fetched for another query
+     * @param of the query or run of the task, which must not get records that a consumer has fetched for another one
      */
     static PartitionConsumer take(String of, Map<String, Object> settings, TopicPartition partition) {
         Key key = new Key(of, settings, partition);
@@ -85,7 +85,7 @@ final class PartitionConsumer implements AutoCloseable {
         }
         PartitionConsumer created =
                 new PartitionConsumer(key, longest == null ? new KafkaConsumer<>(settings) : longest.consumer);
-        // Count the consumer only now: if its creation fails, no task gives it back.
+        // Count the consumer only now: if its creation fails, no task returns it.
         synchronized (KEPT) {
             taken++;
         }

@@ -37,8 +37,8 @@ record Readers(StructType columns, boolean fast, boolean keeps) implements Parti
     /**
      * Reads the records of one range of offsets.
      *
-     * <p>It is faster than Spark's reader, which takes the time for each record, and after each poll asks the broker
-     * for the partition's first and last offset.
+     * <p>It is faster than Spark's reader, which measures the time for each record, and asks the broker for the
+     * partition's first and last offset after each poll.
      */
     static final class RangeReader implements PartitionReader<InternalRow> {
         private final PartitionConsumer consumer;
@@ -55,12 +55,13 @@ record Readers(StructType columns, boolean fast, boolean keeps) implements Parti
             this.keeps = keeps;
             until = range.untilOffset();
             timeoutMs = slice.pollTimeoutMs();
-            // The settings identify the query, because Spark gives each query its own group: no further name is needed.
+            // No further name is needed: the settings differ between queries, because Spark gives each query its own
+            // group.
             consumer = PartitionConsumer.take("", slice.executorKafkaParams(), range.topicPartition());
             consumer.begin(range.fromOffset());
         }
 
-        /** Returns whether this reader would read the same records of the slice as Spark's reader. */
+        /** Returns whether this reader reads the same records of the slice as Spark's reader would. */
         static boolean takes(KafkaBatchInputPartition slice) {
             KafkaOffsetRange range = slice.offsetRange();
             return slice.failOnDataLoss() && range.fromOffset() >= 0 && range.untilOffset() >= 0;
@@ -78,7 +79,7 @@ record Readers(StructType columns, boolean fast, boolean keeps) implements Parti
             return rows.apply(record);
         }
 
-        /** Keeps the consumer; after a failure closes it, because it may be the cause. */
+        /** Keeps the consumer for later; closes it after a failure, of which it may be the cause. */
         @Override
         public void close() {
             if (ended && keeps) {

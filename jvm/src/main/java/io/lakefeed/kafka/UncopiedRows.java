@@ -65,7 +65,7 @@ public final class UncopiedRows extends AbstractFunction1<SparkSessionExtensions
         return scan == null ? query.queryExecution().toRdd() : scan.execute();
     }
 
-    /** Returns the scan of {@link DecodedRecords} whose rows a plan only copies; null for any other plan. */
+    /** Returns the scan of {@link DecodedRecords} if the plan only copies its rows; null for any other plan. */
     private static BatchScanExec onlyCopied(SparkPlan plan) {
         return plan instanceof ProjectExec copy
                         && copy.child() instanceof BatchScanExec scan

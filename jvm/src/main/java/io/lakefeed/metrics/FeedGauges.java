@@ -12,7 +12,7 @@ import java.util.concurrent.ConcurrentHashMap;
  * Provides the newest numbers of this driver's feeds as gauges in Spark's metric registry.
  *
  * <p>Python reports all numbers of a feed in one call, as text: a map would take a py4j call for each entry. A gauge
- * returns the last reported number at once.
+ * returns the last reported number without a call.
  */
 public final class FeedGauges {
     /** The most gauges of all feeds: a registry stores a gauge until it is removed. */

@@ -41,7 +41,7 @@ final class BytesBuffer extends PageBuffer {
 
     private byte[] bytes = new byte[SMALLEST];
     private int end;
-    /** The index at which each value begins, after its length; then the end of the last value. */
+    /** The indexes at which the values begin, after their lengths; then the end of the last value. */
     private int[] starts = new int[SMALLEST_TABLE];
 
     private byte[] entries = new byte[SMALLEST];
@@ -293,7 +293,7 @@ final class BytesBuffer extends PageBuffer {
         found.updateStats(copied(bytes, starts[most], length(most)));
     }
 
-    /** Adds the bounds of a page whose values are indices; compares each dictionary entry only once. */
+    /** Adds the bounds of a page whose values are indexes; compares each dictionary entry only once. */
     private void addIndexed(BinaryStatistics found) {
         page++;
         int least = indices[0];

@@ -6,8 +6,9 @@ import org.apache.spark.sql.catalyst.expressions.SpecializedGetters;
 /**
  * A column of the rows, or a part of a nested column.
  *
- * <p>The levels are Parquet's. A repetition level is the number of the list that a value continues; a row's first value
- * has level 0. A definition level is the number of optional and repeated fields on the path to a value that are present.
+ * <p>The levels are Parquet's. A value's repetition level says at which level of nested lists it begins a new item; 0
+ * begins a new row. A definition level is the number of optional and repeated fields on the path to a value that are
+ * present.
  */
 interface Column {
     /** Adds the value at an ordinal of a row, a struct or an array; the value can be null. */

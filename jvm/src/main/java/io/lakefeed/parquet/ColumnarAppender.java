@@ -27,7 +27,7 @@ import org.apache.spark.sql.catalyst.InternalRow;
  * <p>parquet-java writes pages, row groups, indexes and the footer; Iceberg reads the metrics from the footer.
  */
 final class ColumnarAppender implements FileAppender<InternalRow> {
-    /** A key in a file's footer: this appender has written the file. */
+    /** Key in a file's footer, which shows that this appender has written the file. */
     private static final String ENCODER = "lakefeed.encoder";
 
     private final OutputFile file;

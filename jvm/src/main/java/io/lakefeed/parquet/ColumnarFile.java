@@ -104,7 +104,7 @@ final class ColumnarFile {
                 TableProperties.PARQUET_COMPRESSION, TableProperties.PARQUET_COMPRESSION_DEFAULT));
     }
 
-    /** Returns the config by the columns' names in the footer, of which Parquet changes some. */
+    /** Returns the config by the names of the columns in the footer, some of which Parquet has changed. */
     private static MetricsConfig byNamesInFile(MetricsConfig config, Schema schema, MessageType parquet) {
         Schema inFile = ParquetSchemaUtil.convertAndPrune(parquet);
         Map<String, String> modes = new HashMap<>();

@@ -46,7 +46,7 @@ public final class ColumnarModel implements FormatModel<InternalRow, StructType>
 
     private final FormatModel<InternalRow, StructType> iceberg;
 
-    /** Gets the rows of data files before they are encoded. A plug-in's jar names its class in META-INF/services. */
+    /** Sees the rows of data files before they are encoded. A plug-in's jar names its class in META-INF/services. */
     public interface RowObserver {
         /** Returns an appender that reads the rows and passes them on to {@code file}, or {@code file} itself. */
         FileAppender<InternalRow> observe(FileAppender<InternalRow> file, Schema schema);

@@ -42,7 +42,7 @@ record Compression(CompressionCodecName codec, Optional<String> level) {
         return new ParquetCodecFactory(settings, pageBytes).getCompressor(codec);
     }
 
-    /** Compresses a page in one call, without the copy through a new stream that Parquet's codec makes. */
+    /** Compresses a page in one call; Parquet's codec would copy the page through a new stream. */
     static final class Zstd implements BytesInputCompressor {
         private final ZstdCompressCtx context;
         private byte[] compressed = new byte[0];

@@ -30,7 +30,7 @@ final class FixedBuffer extends PageBuffer {
     private long[] entries = new long[SMALLEST_TABLE / 2];
 
     private int size;
-    /** A hash table with open addressing: a slot has an index plus 1, or 0 if it is empty. */
+    /** A hash table with open addressing. A slot has the index of a value plus 1; an empty slot has 0. */
     private int[] table = new int[SMALLEST_TABLE];
 
     private long nans;
@@ -217,7 +217,7 @@ final class FixedBuffer extends PageBuffer {
         }
     }
 
-    /** Adds the bounds of floating-point values: Iceberg ignores NaN, which is above all numbers. */
+    /** Adds the bounds of floating-point values, without NaN: it is above all numbers, and Iceberg ignores it. */
     private void addReals(Statistics<?> statistics) {
         double least = real(0);
         double most = least;

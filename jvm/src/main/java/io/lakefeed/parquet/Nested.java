@@ -25,7 +25,7 @@ abstract class Nested implements Column {
     }
 
     /**
-     * The levels of a nested column.
+     * The levels at which a nested column begins.
      *
      * @param definition the definition level of the column's value
      * @param repetition the repetition level of the column's value

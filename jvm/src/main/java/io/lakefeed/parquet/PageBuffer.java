@@ -16,8 +16,8 @@ import org.apache.spark.sql.catalyst.expressions.SpecializedGetters;
 /**
  * Buffers the values of one column and encodes a page of them at once.
  *
- * <p>Pages have version 1, Iceberg's default. A page has levels and then values, plain or as indices of a dictionary. A
- * column chunk begins with a dictionary. Like parquet-java, this class drops the dictionary if it does not make the
+ * <p>Pages have version 1, Iceberg's default. A page has levels and then values, plain or as indexes into a dictionary.
+ * A column chunk begins with a dictionary. Like parquet-java, this class drops the dictionary if it does not make the
  * first page smaller, or when it is full.
  */
 @SuppressWarnings("deprecation") // parquet-java marks the encodings of pages of version 1 as deprecated.
@@ -113,7 +113,7 @@ abstract class PageBuffer implements Column {
         }
     }
 
-    /** Makes room for one more definition level; fills levels that were left out with the level of a value. */
+    /** Makes room for one more definition level; levels that were left out so far get the level of a value. */
     private void roomForDefinition() {
         int length = definitions.length;
         if (count + nulls >= length) {
@@ -212,7 +212,7 @@ abstract class PageBuffer implements Column {
         return BytesInput.from(scratch, 0, RunLengths.write(indices, count, width, scratch, 1));
     }
 
-    /** Returns twice the required length of an array, but at most the rows of a page if they suffice. */
+    /** Returns twice the required length of an array, but no more than the rows of a page if that is enough. */
     private int roomFor(int entries) {
         int twice = Math.max(64, 2 * entries);
         return entries > limits.pageRows() ? twice : Math.min(twice, limits.pageRows());

@@ -19,7 +19,7 @@ record Features(Presence unlabelled, boolean delimited, boolean openEnums) {
 
     static final List<String> EDITIONS = List.of("2023", "2024");
 
-    /** Where a text can set features. */
+    /** The places in a text where features can be set. */
     enum Place {
         FILE,
         MESSAGE,

@@ -21,7 +21,7 @@ public record ProtoFile(String packageName, List<String> imports, List<Message> 
      * @param type the name of a scalar type, message or enum, as written in the text
      * @param oneof the name of the oneof that contains the field; null for none
      * @param delimited whether a message is encoded as a group
-     * @param line the field's line in the text, for errors; 0 for a compiled schema
+     * @param line the number of the field's line in the text, for errors; 0 for a compiled schema
      */
     public record Field(
             String name, int number, String type, Presence presence, String oneof, boolean delimited, int line) {

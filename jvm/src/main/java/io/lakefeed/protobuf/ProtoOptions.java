@@ -84,7 +84,7 @@ final class ProtoOptions {
         return found;
     }
 
-    /** Returns the features of a block; reads ahead, because its options also apply to the fields before them. */
+    /** Returns the features of a block. Reads ahead, because the block's options apply to earlier fields, too. */
     Features blockFeatures(Features inherited, Features.Place place) {
         if (!edition) {
             return inherited;

@@ -139,7 +139,7 @@ public final class ProtoParser {
         }
     }
 
-    /** What contains a field: a message, one of its oneofs, or a block of extensions. */
+    /** The element that contains a field: a message, one of its oneofs, or a block of extensions. */
     private record Place(Body body, Features features, String oneof, boolean extension, int depth) {}
 
     private void definition(Body body, Features features, int depth) {

@@ -2,7 +2,7 @@ package io.lakefeed.protobuf;
 
 import static io.lakefeed.protobuf.ProtoTokens.wrong;
 
-/** Reads which names and numbers a {@code .proto} text reserves, or sets aside for extensions. */
+/** Reads the names and numbers that a {@code .proto} text reserves or sets aside for extensions. */
 record ProtoReserved(ProtoTokens tokens, ProtoOptions options) {
     void reserved(ProtoScope scope, int most) {
         tokens.expect("reserved");

@@ -137,7 +137,7 @@ final class ProtoTokens {
         return tokens.get(next).kind == Kind.NAME;
     }
 
-    /** Returns the next token and moves to the one after it; returns a text without its quotes. */
+    /** Returns the current token, a text without its quotes, and moves to the next one. */
     String take() {
         String text = peek();
         if (next < tokens.size() - 1) {
@@ -223,7 +223,7 @@ final class ProtoTokens {
         return wrong(line(), "the number " + peek() + " is too large: use at most " + Long.toUnsignedString(most));
     }
 
-    /** Returns the error for a next token that is not {@code something}. */
+    /** Returns the error for the current token, where {@code something} was expected. */
     SchemaException expected(String something) {
         return wrong(line(), "expected " + something + ", found " + (atEnd() ? "the end" : "'" + peek() + "'"));
     }

@@ -40,7 +40,7 @@ public final class WireInput {
         return this;
     }
 
-    /** Returns whether the input was read to its end: the record's, or the one that {@link #limit} has set. */
+    /** Returns whether the input was read to its end: that of the record, or that set by {@link #limit}. */
     public boolean atEnd() {
         return at >= end;
     }
@@ -75,7 +75,7 @@ public final class WireInput {
         return (int) length;
     }
 
-    /** Skips {@code length} bytes, a number from {@link #length}; returns the index of the first skipped byte. */
+    /** Skips {@code length} bytes, which {@link #length} has returned; returns the index of the first skipped byte. */
     public int take(int length) {
         int from = at;
         at += length;

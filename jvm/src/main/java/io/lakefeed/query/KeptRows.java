@@ -9,7 +9,7 @@ import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec;
 import scala.Option;
 
-/** Makes shuffled rows a relation that hides the plan of the rows. */
+/** Makes a relation of shuffled rows, which hides the plan that computes the rows. */
 public final class KeptRows {
     private KeptRows() {}
 

@@ -26,7 +26,7 @@ import scala.jdk.javaapi.CollectionConverters;
  * in the hour that a time zone has twice, and a string that contains {@code ${…}}.
  */
 public record KeyBounds(InternalRow row, DataType[] types, List<String> keys) {
-    /** Returns the bounds from the row of an aggregation: a text, then smallest and greatest value of each key. */
+    /** Returns the bounds in the row of an aggregation: a text, then the smallest and greatest value of each key. */
     public static KeyBounds of(Dataset<Row> summary, List<String> keys) {
         QueryExecution execution = summary.queryExecution();
         InternalRow[] rows = SQLExecution$.MODULE$.withNewExecutionId(

@@ -49,7 +49,7 @@ public final class Statements {
         SQLConf settings = ((SparkSession) spark).sessionState().conf().clone();
         settings.setConfString("spark.sql.variable.substitute", "false");
         if (hasValues) {
-            // Spark writes the values into the text with escapes, which it would not read with this setting on.
+            // With this setting on, Spark would not read the escapes with which it writes the values into the text.
             settings.setConfString("spark.sql.parser.escapedStringLiterals", "false");
         }
         // Spark refuses parameters in table properties if the next setting is on.

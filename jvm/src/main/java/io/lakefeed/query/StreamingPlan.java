@@ -45,7 +45,7 @@ import scala.runtime.BoxedUnit;
 /**
  * Finds the state that a streaming query keeps between micro-batches, in the analysed plan of its DataFrame.
  *
- * <p>A transform with state must be part of the streaming query; a transform without state may be applied to each
+ * <p>A transform with state must be part of the streaming query. A stateless transform may be applied to each
  * micro-batch separately. The state of a TransformWithState depends on the user's code, which {@link #processors}
  * returns if it is in Python.
  */
@@ -54,7 +54,7 @@ public final class StreamingPlan {
 
     /**
      * Describes the state of each stateful operator, in the order of the plan: {@code aggregate: by zip string;
-     * count(1) bigint}. Equal descriptions mean that the state can be used again.
+     * count(1) bigint}. If the descriptions are equal, a new plan can use the old state.
      */
     public static List<String> state(Dataset<?> frame) {
         List<String> found = new ArrayList<>();

@@ -10,9 +10,9 @@ public enum KeyClass {
     /** {@code _spark_metadata}, the log of Spark's file sink. */
     SINK_LOG,
     STATE,
-    /** The files that a checkpoint has only once: its metadata, its sources, its owner. */
+    /** The files of which a checkpoint has one set: its metadata, its sources, its owner. */
     CHECKPOINT,
-    /** All other keys, such as those of listings of directories and of requests about buckets. */
+    /** All other keys, such as keys of listings of directories and of requests about buckets. */
     OTHER;
 
     /** The class of a key, and the location {@code bucket/path} of the table or checkpoint that the key belongs to. */

@@ -30,7 +30,7 @@ import software.amazon.awssdk.services.s3.model.Delete;
 public final class RequestMeter implements ExecutionInterceptor {
     private static final ExecutionAttribute<Counter> UNANSWERED =
             new ExecutionAttribute<>("io.lakefeed.s3.RequestMeter.unanswered");
-    /** The most counters: further locations share one, so that a walk through a bucket does not fill the memory. */
+    /** The most counters. Further locations share one, so that a walk through a bucket does not fill the memory. */
     private static final int MOST_COUNTERS = 4096;
 
     private static final Map<Slot, Counter> COUNTERS = new ConcurrentHashMap<>();
@@ -62,7 +62,7 @@ public final class RequestMeter implements ExecutionInterceptor {
         }
     }
 
-    /** Returns a {@link RequestCount} on each line; those of this JVM and of executors are not added up. */
+    /** Returns a {@link RequestCount} on each line; counts of this JVM and of executors are separate lines. */
     public static String report() {
         return text(counts());
     }
@@ -223,8 +223,9 @@ public final class RequestMeter implements ExecutionInterceptor {
      * Stores a query's request counts at the ends of its batches.
      *
      * <p>A batch begins when its offsets are sent to the store, and ends when the store has confirmed the batch's entry
-     * in the log of commits. If the query's checkpoint is on the local disk, the caller reports the ends. The counts at
-     * these times are stored, so a batch's count is exact whenever it is read, if the application has only one JVM.
+     * in the log of commits. If the query's checkpoint is on the local disk, the caller reports the ends. Because the
+     * counts at these times are stored, a batch's count is exact at any later time, if the application has only one
+     * JVM.
      */
     static final class BatchMarks {
         /** The number of batches with stored counts: more than the batches whose reports Spark stores. */

@@ -5,10 +5,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 
-/**
- * The contents of recent files, up to a number of bytes in total and a number of files per folder; drops the oldest
- * first.
- */
+/** The contents of recent files, up to a total size and a number of files per folder; drops the oldest first. */
 final class RecentFiles {
     private final Map<String, byte[]> files = new LinkedHashMap<>();
     private final long most;

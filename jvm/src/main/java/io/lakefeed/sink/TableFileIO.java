@@ -15,8 +15,8 @@ import org.apache.iceberg.io.PositionOutputStream;
 import org.apache.iceberg.io.SeekableInputStream;
 
 /**
- * Iceberg's S3FileIO that stores written and read metadata in memory, so that it is not read again. Set {@code
- * io-impl=io.lakefeed.sink.TableFileIO}.
+ * Iceberg's S3FileIO, with a memory for metadata that was just written or read, so that it is not read again. Set
+ * {@code io-impl=io.lakefeed.sink.TableFileIO}.
  *
  * <p>At the start of a feed, Iceberg reads the table's metadata file several times; in each commit it reads the
  * metadata file and two manifest lists, which the same JVM has just written. Metadata files have a UUID in their names
@@ -35,7 +35,7 @@ public final class TableFileIO extends S3FileIO {
      */
     private static final RecentFiles TABLES = new RecentFiles(32 << 20, 4);
 
-    /** Not in {@link #TABLES}, whose files would displace the manifests that the next commit merges. */
+    /** A memory of its own: files in {@link #TABLES} would displace the manifests that the next commit merges. */
     private static final RecentFiles MANIFESTS = new RecentFiles(8 << 20);
 
     @Override
@@ -121,7 +121,7 @@ public final class TableFileIO extends S3FileIO {
             return recent(location()).get(location()) != null || file.exists();
         }
 
-        /** Returns the whole file, from memory or from the store; null for a file that is too large for the memory. */
+        /** Returns the whole file, from memory or from the store; null if it is too large to store in memory. */
         private byte[] content() {
             RecentFiles recent = recent(location());
             byte[] content = recent.get(location());
@@ -223,12 +223,13 @@ public final class TableFileIO extends S3FileIO {
             ByteArrayOutputStream whole = copy;
             copy = null;
             boolean isTable = location.endsWith(TABLE);
-            // An upload may continue in its own thread only if readers find the file in memory before it ends.
+            // An upload may outlast this call only if readers find the file in memory until it ends.
             if (isTable || whole == null || !Uploads.start(location, file::close)) {
                 file.close();
             }
             if (isTable) {
-                // The commit's next step makes the catalog refer to this file, and thereby to all files that it names.
+                // The commit's next step makes the catalog refer to this file, and thereby to all files that this file
+                // names.
                 Uploads.await(location);
             }
             if (whole != null) {

@@ -50,7 +50,7 @@ public final class Uploads implements AutoCloseable {
         return new Uploads(folder);
     }
 
-    /** Waits for the uploads that a failed commit has not ended, and ignores their failures. */
+    /** Waits for the uploads that a failed commit has left running; ignores their failures. */
     @Override
     public void close() {
         synchronized (OPEN) {

@@ -15,7 +15,7 @@ import java.util.Date;
 import java.util.Enumeration;
 
 /**
- * A key store that has this JVM's own certificate and key, whatever is in the file from which it is loaded.
+ * A key store that has this JVM's own certificate and key, whatever the file has from which the store is loaded.
  *
  * <p>Some clients, such as the AWS SDK's, take their certificate only from the file that the system property {@code
  * javax.net.ssl.keyStore} names. With this type of store, the file need not contain the private key, which stays in

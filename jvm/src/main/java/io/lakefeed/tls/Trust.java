@@ -43,7 +43,7 @@ public final class Trust {
 
     private static final Set<Certificate> AUTHORITIES = new LinkedHashSet<>();
 
-    /** The last installed authorities, certificate and key in PEM; an empty text for each that is not used. */
+    /** The last installed authorities, certificate and key in PEM; what is not used is an empty text. */
     private static List<String> installed = List.of("", "", "");
 
     private static KeyStore ownStore;
@@ -51,7 +51,7 @@ public final class Trust {
     private Trust() {}
 
     /**
-     * Installs authorities, a certificate and its key, all in PEM; an empty text for each that is not used.
+     * Installs authorities, a certificate and its key, all in PEM; what is not used is an empty text.
      *
      * <p>Authorities of earlier calls stay trusted. Clients that are already open do not use the new ones.
      *

@@ -61,7 +61,7 @@ record ChangeWriter(
     /** The indexes of the columns with the topic, partition and offset of a row's record. */
     record Positions(int topic, int partition, int offset) implements Serializable {}
 
-    /** The partition and offset of a record in Kafka. */
+    /** The place of a record: partition and offset. */
     record Place(String topic, int partition, long offset) implements Serializable, Comparable<Place> {
         @Override
         public int compareTo(Place other) {
@@ -119,7 +119,7 @@ record ChangeWriter(
     private final class Run {
         private final TaskFiles files;
         private final Map<Key, Held> held = new LinkedHashMap<>();
-        /** Orders the rows of a file by the table's sort order; null for an unsorted table. */
+        /** Orders the rows of a file by the table's sort order; null for a table without one. */
         private final Comparator<Held> sorting;
 
         private final KeyEntries entries = new KeyEntries(order.width(), true);
@@ -154,7 +154,7 @@ record ChangeWriter(
 
         private void hold(InternalRow change) throws IOException {
             count++;
-            // Write nothing after such a change, but read the other changes, because reading counts their records.
+            // Write nothing after such a change, but read the remaining changes, because reading counts their records.
             lacksValues |= lackingColumn >= 0 && change.getBoolean(lackingColumn);
             if (lacksValues) {
                 return;
@@ -209,7 +209,7 @@ record ChangeWriter(
                 entries.add(of, file, at, change.order(), change.offset(), deletes);
             }
             if (sorting != null) {
-                // The rows that follow are sorted only among themselves, so they need other files.
+                // Later rows are sorted separately, so they need other files.
                 files.close();
             }
             held.clear();

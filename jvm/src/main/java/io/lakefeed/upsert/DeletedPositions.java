@@ -89,7 +89,7 @@ final class DeletedPositions implements Removal {
     @Override
     public boolean apply() {
         written.forEach(IndexedFile.Deletes::apply);
-        // The repeated positions count twice in the snapshot's summary, so that it has too few rows.
+        // The snapshot's summary subtracts the repeated positions twice, so it shows too few rows.
         batch.index.surplus -= written.stream().mapToLong(IndexedFile.Deletes::repeated).sum();
         return true;
     }

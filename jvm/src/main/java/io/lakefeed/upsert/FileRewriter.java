@@ -29,7 +29,7 @@ record FileRewriter(TaskFiles.Target target, Map<String, RoaringBitmap> replaced
      * The result of a task.
      *
      * @param stretches the runs of copied rows, each in one old file and one new file
-     * @param left how many of the replaced rows were found in the old files
+     * @param left the number of replaced rows that the old files really had
      */
     record Rewritten(List<DataFile> files, List<Stretch> stretches, long left) implements Serializable {}
 

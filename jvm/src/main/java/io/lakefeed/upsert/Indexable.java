@@ -96,7 +96,7 @@ final class Indexable {
         }
     }
 
-    /** Returns a snapshot's number of rows by its summary; too small if the summary counts a deleted row twice. */
+    /** Returns the number of rows by a snapshot's summary; too small if the summary has counted a deleted row twice. */
     static long rows(Snapshot of) {
         Map<String, String> summary = of == null ? Map.of() : of.summary();
         return Long.parseLong(summary.getOrDefault(SnapshotSummary.TOTAL_RECORDS_PROP, "0"))

@@ -60,7 +60,7 @@ final class IndexedBatch {
 
     Map<IndexedFile, RoaringBitmap> replaced;
     private Map<String, IndexedFile> own;
-    /** The data files of this batch without any remaining row; the commit leaves them out. */
+    /** The data files of this batch that have no remaining row, which the commit leaves out. */
     private List<IndexedFile> empty;
     private Place moved;
     /** A replaced row, drawn at random, which is compared with the index. */
@@ -174,7 +174,7 @@ final class IndexedBatch {
         return newest.find(entries.high[at], entries.low.get(at)) && newest.file() == task && newest.position() == at;
     }
 
-    /** Compares an entry with its key's newest entry so far; stores the newer one, and deletes the other one's row. */
+    /** Stores the newer of an entry and the key's newest entry so far, and deletes the row of the older one. */
     private void compare(int task, int at) {
         KeyEntries entries = written.get(task).entries();
         if (!newest.find(entries.high[at], entries.low.get(at))) {

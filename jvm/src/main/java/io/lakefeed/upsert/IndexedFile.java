@@ -36,7 +36,7 @@ import org.apache.spark.sql.types.StructType;
 final class IndexedFile {
     private final DataFile file;
     private List<DeleteFile> deletes;
-    /** The positions of deleted rows; null until they are read, when first needed. */
+    /** The positions of deleted rows; null until they are first needed. */
     private RoaringBitmap deleted;
     /** The number of keys whose rows are in this file. */
     int live;
@@ -68,7 +68,7 @@ final class IndexedFile {
     /**
      * A new delete file for one data file, which replaces the data file's older delete files.
      *
-     * @param of the data file
+     * @param of the data file whose rows are deleted
      * @param positions the positions of all deleted rows of the data file
      * @param added the new delete file
      * @param removed the delete files that the new one replaces: they delete rows of no other data file
@@ -97,7 +97,7 @@ final class IndexedFile {
     }
 
     private StructLike partition(Table table) {
-        // For an unpartitioned table null: with an empty partition, the file's key would contain an empty folder.
+        // null for an unpartitioned table: with an empty partition, the file's key would contain an empty folder.
         return spec(table).isUnpartitioned() ? null : file.partition();
     }
 
@@ -164,7 +164,7 @@ final class IndexedFile {
 
     /** The row of a key according to the index, with the numbers that order the key's changes. */
     record Row(IndexedFile of, int position, long high, int low, long[] order) {
-        /** Reads the row; returns false if it has another key or order, or cannot be read by its position. */
+        /** Reads the row; returns false if its key or its order differs, or if it cannot be read by its position. */
         boolean isAsIn(KeyIndex index, Table table) {
             if (of.file.format() != FileFormat.PARQUET) {
                 return true;

@@ -68,7 +68,7 @@ final class Jobs {
         String group = UUID.randomUUID().toString();
         ScanTaskSetManager.get().stageTasks(table, group, files);
         try {
-            // Makes Spark read exactly these files, as Iceberg does for a compaction.
+            // Make Spark read exactly these files, as Iceberg does for a compaction.
             Dataset<Row> all = Dataset.ofRows(
                     spark,
                     DataSourceV2Relation.create(
@@ -86,8 +86,8 @@ final class Jobs {
     }
 
     /**
-     * A table that consists of the staged files. Its columns leave out the row ids of format version 3, because Spark
-     * finds no metadata columns beside them.
+     * A table that consists of the staged files. Its columns do not include the row ids of format version 3: with them,
+     * Spark would find no metadata columns.
      */
     private static final class Staged extends SparkRewriteTable {
         Staged(Table table, String group) {

@@ -30,7 +30,7 @@ final class KeyEntries implements Serializable {
     /** The 96 bits of a key, and the index of its record's partition in {@link #sources}. */
     record Key(long high, int low, int source) {}
 
-    /** A number per entry; the array is null while all entries have the same number. */
+    /** A number per entry. The array is null as long as the number is the same for all entries. */
     static final class Numbers implements Serializable {
         private static final long serialVersionUID = 1L;
         private int same;

@@ -77,7 +77,7 @@ final class KeyHash implements Serializable {
         return new KeyHash(at, of, secret);
     }
 
-    /** Returns whether both hashes have key columns of the same types, so that equal keys have equal bits. */
+    /** Returns whether both hashes have key columns of the same types: then equal keys have equal bits. */
     boolean hasTypesOf(KeyHash other) {
         return Arrays.equals(types, other.types);
     }

@@ -55,7 +55,7 @@ public final class KeyIndex {
     private KeyOrder order;
     /** The snapshot that the index describes; null for an empty table. */
     Long snapshot;
-    /** The id of the commit of that snapshot, if it was the index's own; otherwise null. */
+    /** The id of the commit that made this snapshot, if this index made the commit; otherwise null. */
     String commitId;
 
     boolean ready;
@@ -64,15 +64,15 @@ public final class KeyIndex {
     private int fills;
     /** The number of consecutive batches in which a change lacked a value. */
     private int lacking;
-    /** How many batches use a MERGE before the index is used again, because of {@link #restsBecause}. */
+    /** The number of batches that use a MERGE before the index is tried again; {@link #restsBecause} says why. */
     private int rest;
     private String restsBecause;
     private String refused;
     private String note;
-    /** The rows by the snapshot's summary minus the keys in the index; not 0 if positions are deleted twice. */
+    /** The rows by the snapshot's summary minus the keys in the index; not 0 if it counts positions twice. */
     long surplus;
 
-    /** The memory of this index; the other indexes read it, because all share one limit. */
+    /** The memory that this index takes. The other indexes read it, because all indexes share one limit. */
     private volatile long bytes;
 
     /** The batch that is being written; null between two batches. */
@@ -113,7 +113,7 @@ public final class KeyIndex {
         return Runtime.getRuntime().maxMemory() / 4 - others;
     }
 
-    /** Returns whether the index takes too much memory, and was emptied for that reason. */
+    /** Empties an index that takes too much memory; returns whether it did. */
     boolean isTooLarge() {
         bytes = places.table.bytes();
         if (bytes <= mostBytes()) {
@@ -225,14 +225,14 @@ public final class KeyIndex {
         return places.table.size();
     }
 
-    /** Returns why the table is not indexed, or how the index differed from the table, once per reason; or null. */
+    /** Returns, once, the reason why the table has no index, or the index was wrong; otherwise null. */
     public String takeNote() {
         String taken = note;
         note = null;
         return taken;
     }
 
-    /** Drops a wrong index; remembers that keys which were committed with it may have two rows. */
+    /** Drops a wrong index, and records that keys committed with it may have two rows. */
     NotIndexed doubtful(String why) {
         note = "the index of its keys was wrong and is filled again (" + why
                 + "); lakefeed verify --deep finds keys with two rows";

@@ -33,7 +33,7 @@ final class KeyOrder implements Serializable {
         return columns.length;
     }
 
-    /** Returns whether both objects have columns of the same types, so that equal values give equal numbers. */
+    /** Returns whether both objects have columns of the same types: then equal values have equal numbers. */
     boolean hasTypesOf(KeyOrder other) {
         return Arrays.equals(types, other.types);
     }

@@ -18,7 +18,7 @@ final class KeyPlaces {
     final List<IndexedFile> files = new ArrayList<>();
     private final Map<String, Integer> numbers = new HashMap<>();
     final List<KeyEntries.Source> sources = new ArrayList<>();
-    /** By the number of a topic's partition, the greatest offset of the records whose rows the table has. */
+    /** By the number of a topic's partition: the greatest offset of the records whose rows the table has. */
     final List<Long> greatest = new ArrayList<>();
 
     private final Runnable requireRoom;
@@ -131,7 +131,7 @@ final class KeyPlaces {
         return true;
     }
 
-    /** Sets the place of a key's row by an entry; returns whether the index had the key. */
+    /** Sets the place of a key's row to the place in an entry; returns whether the index had the key. */
     boolean place(KeyEntries entries, int at, int file, int source) {
         int before = table.put(entries.high[at], entries.low.get(at), file, entries.position[at], source);
         if (before >= 0) {

@@ -36,7 +36,7 @@ final class KeyReader {
 
     private static final long MOST_BYTES_A_TASK = 128 << 20;
     private static final int ROWS_A_PAGE = 1 << 15;
-    /** This driver's current readings, by id: tasks in this JVM pass keys page by page, to save memory. */
+    /** This driver's readings, by id: tasks in this JVM pass their keys to them page by page, to save memory. */
     private static final Map<String, Consumer<KeyEntries>> HERE = new ConcurrentHashMap<>();
 
     private final SparkSession spark;

@@ -27,16 +27,16 @@ final class KeyTable {
     private long slots;
     /** The number of slots of a new segment. */
     private int smallest = SMALLEST;
-    /** Whether the low bits of any key are not 0. */
+    /** Whether there is a key whose low bits are not 0. */
     private boolean wide;
-    /** Where {@link #find} has stopped: the segment, and the slot in it. */
+    /** The result of {@link #find}: a segment, and a slot in it. */
     private Segment segment;
 
     private int slot;
 
     private static final class Segment {
         private long[] high;
-        /** The low bits of the keys; null while all are 0. */
+        /** The low bits of the keys; null as long as all are 0. */
         private int[] low;
         /** The number of the file plus 1; 0 for an empty slot. */
         private int[] file;
@@ -54,7 +54,7 @@ final class KeyTable {
             order = new long[capacity * width];
         }
 
-        /** Returns the slot at which the search for a key begins; the bits before have chosen the segment. */
+        /** Returns the slot at which the search for a key begins, from the bits that did not choose the segment. */
         private int home(long key) {
             return (int) (((key >>> 22 & 0xFFFFFFFFL) * file.length) >>> 32);
         }
@@ -148,12 +148,12 @@ final class KeyTable {
                 entries.order, at * width, at * width + width, segment.order, slot * width, slot * width + width);
     }
 
-    /** Sets the numbers of the key that was just found or added to those of an entry. */
+    /** Sets the numbers of the key that was just found or added to the numbers of an entry. */
     void order(KeyEntries entries, int at) {
         System.arraycopy(entries.order, at * width, segment.order, slot * width, width);
     }
 
-    /** Adds a key with the place of its row, or changes the place; returns the file of the old place, or -1. */
+    /** Adds a key with the place of its row, or changes the place; returns the file of the previous place, or -1. */
     int put(long high, int low, int file, int position, int partition) {
         if (!find(high, low)) {
             int number = (int) (high >>> 54);

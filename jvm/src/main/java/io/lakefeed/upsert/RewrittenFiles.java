@@ -69,7 +69,7 @@ final class RewrittenFiles implements Removal {
                 .validateNoConflictingDeletes();
     }
 
-    /** Returns the files with replaced rows; their row ids are known to the table. */
+    /** Returns the files with replaced rows, of which the table knows the row ids. */
     private List<FileScanTask> oldFiles() {
         List<FileScanTask> tasks = new ArrayList<>();
         Map<String, FileScanTask> ofTable = new HashMap<>();

@@ -135,7 +135,8 @@ final class TaskFiles {
                 writer.close();
                 written.addAll(writer.result().dataFiles());
             } catch (IOException | RuntimeException alsoFailed) {
-                // The task fails with its first error instead of this one; upkeep removes the remaining files.
+                // The task already fails with its first error, and not with this one; upkeep removes the remaining
+                // files.
                 continue;
             }
         }

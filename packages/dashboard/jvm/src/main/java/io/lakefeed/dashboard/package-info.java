@@ -1,2 +1,2 @@
-/** Runs the queries of a dashboard's panels in the application of the feed; they can only read. */
+/** Runs the queries of a dashboard's panels, which can only read, in the feed's application. */
 package io.lakefeed.dashboard;

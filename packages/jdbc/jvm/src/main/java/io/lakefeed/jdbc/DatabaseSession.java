@@ -10,8 +10,8 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * A connection to a database, for statements of few rows, such as those of the ledger. All statements before {@link
- * #commit} are one transaction.
+ * A connection to a database, for statements of few rows, such as the ledger's. All statements before {@link #commit}
+ * are one transaction.
  */
 public final class DatabaseSession implements AutoCloseable {
     private static final ObjectMapper JSON = new ObjectMapper();

@@ -16,16 +16,16 @@ import org.apache.iceberg.exceptions.CommitStateUnknownException;
  * A lease that lets only one upkeep job work on a table: a table property names the job that owns the lease, and the
  * lease's end.
  *
- * <p>The commit that sets the property is based on the metadata in which the lease was free. {@code updateProperties}
- * would set the property after a conflict without a new check. Some catalogs detect no conflict of properties; for them
- * the commit also adds an empty snapshot, so that of two concurrent jobs one gets a conflict. The lease only saves
- * duplicate work; the checks of the commits protect the table.
+ * <p>The property is set by a commit that is based on the metadata in which the lease was free. {@code
+ * updateProperties} would set the property after a conflict without a new check. Some catalogs detect no conflict of
+ * properties; for them the commit also adds an empty snapshot, so that of two concurrent jobs one gets a conflict. The
+ * lease only saves duplicate work; the checks of the commits protect the table.
  */
 public final class Lease {
     /** Name of the property; its value is {@code <owner> <milliseconds since 1970>}. */
     public static final String PROPERTY = "lakefeed.upkeep.lease";
 
-    /** Key in the summary of such an empty snapshot; the value is the job that took the lease. */
+    /** Key in the summary of that empty snapshot; the value is the job that has taken the lease. */
     static final String TAKEN = "lakefeed.upkeep.lease-taken";
 
     private static final int TRIES = 50;
@@ -49,8 +49,8 @@ public final class Lease {
             Snapshot mark = null;
             if (!guarded && held == null) {
                 mark = table.newFastAppend().set(TAKEN, who).apply();
-                // apply() may have read newer metadata: the parent of the new snapshot is the current snapshot of that
-                // metadata.
+                // The new snapshot's parent is the current snapshot of the metadata that apply() has read, which may be
+                // newer.
                 base = operations.current();
                 held = held(base, now);
             }

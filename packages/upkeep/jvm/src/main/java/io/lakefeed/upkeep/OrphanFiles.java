@@ -21,9 +21,9 @@ import org.apache.spark.sql.types.StructType;
 /**
  * Runs Iceberg's {@code DeleteOrphanFiles} with its own list of files.
  *
- * <p>Iceberg would list everything below the table's location, and so delete a checkpoint or another table that lies
- * below it. This class lists only {@code data/} and {@code metadata/}, and files with Iceberg's endings. One request
- * lists a thousand files with their sizes.
+ * <p>Iceberg would list everything below the table's location, and would delete a checkpoint or another table there.
+ * This class lists only {@code data/} and {@code metadata/}, and files with Iceberg's endings. One request lists a
+ * thousand files with their sizes.
  */
 public final class OrphanFiles {
     private static final Pattern OURS = Pattern.compile(
@@ -60,8 +60,8 @@ public final class OrphanFiles {
         DeleteOrphanFilesSparkAction action = SparkActions.get(spark)
                 .deleteOrphanFiles(table)
                 .compareToFileList(spark.createDataFrame(listed, FILES))
-                // Iceberg needs no filter by prefix: all listed files are below the table's location, however their
-                // paths are written.
+                // No filter by prefix is needed: all listed files are below the table's location, however their paths
+                // are written.
                 .location(null)
                 .olderThan(olderThan);
         DeleteOrphanFiles.Result result = (delete ? action : action.deleteWith(location -> {})).execute();
