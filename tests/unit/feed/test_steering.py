@@ -9,7 +9,7 @@ import pytest
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import ConfigError, FeedPaused
 from lakefeed.feed.control import ActionRequest
-from lakefeed.feed.run import RunOptions, StopRequested
+from lakefeed.feed.run import RunOptions
 from lakefeed.feed.steering import Steering, with_batches_of
 from lakefeed.ledger.pauses import Pause
 from lakefeed.monitor.feed_monitor import FeedMonitor
@@ -121,29 +121,6 @@ def test_a_pause_and_a_resume_in_one_batch_count_as_a_pause() -> None:
     run.ask("pause")
     run.ask("resume")
     assert run.steering.settle() == "resumed"
-
-
-def test_a_start_waits_if_the_last_run_was_paused() -> None:
-    run = Run(Store(EARLIER))
-    thread = later(lambda: run.ask("resume"))
-    assert run.steering.wait_for_start(sink="iceberg a.b.c")
-    thread.join()
-    assert run.said[0] == EARLIER.text
-    assert run.monitor.snapshot().sink == "iceberg a.b.c"
-    assert run.store.pause is None
-    run = Run(Store(EARLIER))
-    thread = later(run.stop.set)
-    with pytest.raises(StopRequested):
-        run.steering.wait_for_start(sink="iceberg a.b.c")
-    thread.join()
-    assert run.store.pause == EARLIER
-
-
-def test_a_start_with_resume_ends_the_pause() -> None:
-    run = Run(Store(EARLIER), resume=True)
-    assert not run.steering.wait_for_start(sink="iceberg a.b.c")
-    assert run.store.pause is None
-    assert run.kinds == ["resumed"]
 
 
 @pytest.mark.parametrize("run", [{"once": True}, {"config": pipeline(trigger="available-now")}])

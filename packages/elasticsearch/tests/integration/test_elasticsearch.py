@@ -13,7 +13,6 @@ from lakefeed.config.problem import errors_of
 from lakefeed.errors import AccessDenied, CheckpointMismatch, ConfigError, Unreachable
 from lakefeed.operations.preflight.analysis import analyze
 from lakefeed.operations.preflight.connect import preflight
-from lakefeed.pipeline import Pipeline
 from lakefeed_repair.rewind import plan_rewind
 from packages.elasticsearch.tests.search_pipeline import environment_of, pipeline_of, sink_of
 from tests.support.feed import Feed
@@ -70,21 +69,6 @@ def test_a_feed_resumes_at_the_position_of_the_index(
         pipeline.run(spark=lake, once=True)
 
 
-@pytest.mark.slow
-def test_upserts_and_deletes_change_the_documents_with_the_same_keys(
-    feed: Feed, search: SearchServer, opened: Gate, lake: SparkSession
-) -> None:
-    feed.create_topic(partitions=1)
-    sink = {"mode": "upsert", "keys": ["id"], "delete": {"column": "zone", "equals": ["gone"]}}
-    pipeline = pipeline_of(feed, opened, sink=sink)
-    feed.send(feed.avro([*trips(50), {"id": 3, "zone": "gone"}, {"id": 4, "zone": "moved"}]))
-    assert pipeline.run(spark=lake, once=True).rows == 50
-    feed.send(feed.avro([{"id": 3, "zone": "back"}, {"id": 5, "zone": "gone"}]))
-    pipeline.run(spark=lake, once=True)
-    found = {name: each["zone"] for name, each in search.documents(feed.name).items()}
-    assert (found["3"], found["4"], "5" in found, len(found)) == ("back", "moved", False, 49)
-
-
 def test_check_connect_exits_with_the_status_of_the_problem(feed: Feed, opened: Gate, lake: SparkSession) -> None:
     feed.create_topic()
     feed.send(feed.avro(trips(1)))
@@ -97,36 +81,6 @@ def test_check_connect_exits_with_the_status_of_the_problem(feed: Feed, opened: 
     assert status() == 0
     assert status(SEARCH_PASSWORD="wrong") == 2
     assert status(SEARCH_URL="http://127.0.0.1:1") == 1
-
-
-@pytest.mark.slow
-def test_a_batch_run_resumes_after_the_previous_batch_run(
-    feed: Feed, search: SearchServer, opened: Gate, lake: SparkSession
-) -> None:
-    feed.create_topic()
-    pipeline = pipeline_of(feed, opened)
-    for start in (0, 20):
-        feed.send(feed.avro(trips(20, start=start)))
-        assert pipeline.run_batch(spark=lake).rows == 20
-    assert sorted(each["id"] for each in search.documents(feed.name).values()) == list(range(40))
-
-
-@pytest.mark.slow
-def test_an_index_can_be_the_second_sink_of_a_feed(
-    feed: Feed, search: SearchServer, opened: Gate, lake: SparkSession
-) -> None:
-    feed.create_topic()
-    sinks = {"search": sink_of(feed, opened)}
-    avro = {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}}
-    placed = {"decode": {**avro, "metadata": ["topic", "partition", "offset"]}}
-    feed.send(feed.avro(trips(5)))
-    feed.pipeline(**placed).run(spark=lake, once=True)
-
-    feed.send(feed.avro(trips(5, start=5)))
-    path = feed.write_file(sinks=sinks, **placed)
-    Pipeline.from_file(path, environment=environment_of(feed, opened)).run(spark=lake, once=True)
-    assert sorted(each["id"] for each in search.documents(feed.name).values()) == list(range(5, 10))
-    assert len(feed.rows()) == 10
 
 
 def test_a_check_finds_mistakes_before_a_run(

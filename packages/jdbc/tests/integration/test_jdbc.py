@@ -4,13 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from lakefeed.config.loading.load import read
 from lakefeed.config.problem import errors_of
-from lakefeed.errors import CheckpointMismatch, ConfigError, RecordsLost, RowsRefused
+from lakefeed.errors import CheckpointMismatch, ConfigError, RowsRefused
 from lakefeed.ledger.checkpoint import StoredCheckpoint
 from lakefeed.operations.preflight.connect import preflight
 from lakefeed_repair.rewind import plan_rewind
@@ -112,29 +110,6 @@ def test_upserts_and_deletes_change_the_rows_with_the_same_keys(feed: Feed, serv
     assert found.findings == ()
     assert found.upserts is not None
     assert (found.upserts.inserted, found.upserts.deleted) == (50, 1)
-
-
-@pytest.mark.slow
-def test_records_removed_by_retention_stop_the_feed_until_the_loss_is_accepted(
-    feed: Feed, server: Server, lake: SparkSession
-) -> None:
-    feed.create_topic(partitions=1)
-    pipeline = pipeline_of(feed, server)
-    feed.send(feed.avro(trips(5)))
-    pipeline.run(spark=lake, once=True)
-    feed.send(feed.avro(trips(15, start=5)))
-    admin = AdminClient({"bootstrap.servers": feed.stack.bootstrap_servers})
-    for each in admin.delete_records([TopicPartition(feed.topic, 0, 8)]).values():
-        each.result()
-    with pytest.raises(RecordsLost, match=r"is at 5, the topic begins at 8: 3 offsets were removed"):
-        pipeline.run(spark=lake, once=True)
-    assert ids(server) == list(range(5))
-    pipeline.run(spark=lake, once=True, accept_loss=True)
-    feed.send(feed.avro(trips(1, start=20)))
-    pipeline.run(spark=lake, once=True)
-    assert ids(server) == [*range(5), *range(8, 21)]
-    found = pipeline.verify(deep=True)
-    assert (found.faults, [each.kind for each in found.notes]) == ((), ["accepted-loss"])
 
 
 def test_a_check_finds_mistakes_before_a_run(feed: Feed, server: Server) -> None:
