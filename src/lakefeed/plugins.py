@@ -168,19 +168,6 @@ def page_of_kind(key: str) -> str | None:
     return getattr(package, "PAGE", None)
 
 
-def load_command(name: str) -> Any:
-    """Return the click command of this name from an installed package.
-
-    Raises:
-        MissingExtra: no installed package has the command.
-        ConfigError: the command's package cannot be imported.
-    """
-    if (command := installed_commands().get(name)) is None:
-        what, hint = f"no installed package has the command {name}", "lakefeed --help lists the installed commands"
-        raise missing_command(name) or MissingExtra(what, hint=hint)
-    return command.load()
-
-
 def missing_command(name: str) -> MissingExtra | None:
     """Return the error for a command whose extra is not installed; None if no extra of lakefeed has the command."""
     for extra, names in OF_EXTRAS.items():

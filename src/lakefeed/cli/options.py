@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -145,13 +145,6 @@ def refuse_options_of_topics(decode: str | None, registry: str | None, bootstrap
             raise ConfigError(f"{option} is only for a TOPIC; a pipeline file has its own setting", hint=hint)
 
 
-def kafka_options(settings: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return Kafka client settings, with the login from the environment."""
-    from lakefeed.config.kafka_client import KafkaLogin, client_options
-
-    return client_options(KafkaLogin.from_environment(default_environment()), settings or {})
-
-
 def registry_of(given: str | None) -> Registry:
     """Return the registry of ``registry_url_of`` with the login from the environment."""
     from lakefeed.config.connections import Registry
@@ -163,16 +156,6 @@ def _given_or_set(given: str | None, variable: str, *, what: str, hint: str) -> 
     if found := given or default_environment().get(variable):
         return found
     raise ConfigError(what, hint=hint)
-
-
-def pairs(given: Iterable[str], *, option: str) -> dict[str, str]:
-    found = {}
-    for text in given:
-        key, equals, value = text.partition("=")
-        if not key or not equals:
-            raise ConfigError(f"'{text}' is not KEY=VALUE", where=option, hint=f"write {option} KEY=VALUE")
-        found[key] = value
-    return found
 
 
 def servers_of(urls: Sequence[str], token_file: Path | None) -> list[FeedServer]:

@@ -359,13 +359,6 @@ class PipelineBlocks(Model):
         return all(getattr(sink.chosen, "format_version", None) == 3 for _, sink in self.sink_blocks)
 
     @property
-    def written_topics(self) -> list[str]:
-        letters = self.dead_letters.topic if self.dead_letters is not None else None
-        places = (place for _, sink in self.sink_blocks for place in sink.chosen.places(brokers=self.brokers))
-        sinks = [place.name for place in places if place.kind == "topic"]
-        return [*([letters] if letters is not None else []), *sinks]
-
-    @property
     def output_mode(self) -> OutputMode:
         return self.transform.output_mode if self.transform is not None else "append"
 

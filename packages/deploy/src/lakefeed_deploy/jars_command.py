@@ -26,8 +26,8 @@ from lakefeed.clients.spark.driver_jvm import require_java
 from lakefeed.clients.spark.jars import cache_directory
 from lakefeed.clients.spark.session import class_path, log_path
 from lakefeed.errors import LakefeedError, WorldError
-from lakefeed.plugins import load_command
 from lakefeed_deploy.archive_follower import archives, make_at_exit
+from lakefeed_deploy.commands import load_command
 
 PAGE = "jars"
 
@@ -51,7 +51,7 @@ def jars() -> None:
 def fetch(groups: tuple[str, ...]) -> None:
     """Fetch missing jars, so that later commands work offline."""
     begun = time.monotonic()
-    paths = locked.fetch(groups or locked.read_lock().usual_groups)
+    paths = locked.fetch(groups or _usual_groups(locked.read_lock()))
     seconds = round(time.monotonic() - begun, 1)
     directory = locked.cache_directory()
     document = {"directory": str(directory), "files": len(paths), "seconds": seconds}
@@ -103,7 +103,12 @@ def verify(groups: tuple[str, ...]) -> None:
 
 def _locked(groups: tuple[str, ...]) -> list[locked.Artifact]:
     lock = locked.read_lock()
-    return lock.of(groups or lock.usual_groups)
+    return lock.of(groups or _usual_groups(lock))
+
+
+def _usual_groups(lock: locked.Lock) -> tuple[str, ...]:
+    """Return the groups for users, without those of servers that only lakefeed's tests start."""
+    return tuple(group for group in lock.groups if not group.startswith("test-"))
 
 
 # A separate process runs two small feeds as test cases, one of them with state, and opens the clients of Kafka and S3

@@ -11,11 +11,9 @@ from lakefeed.cli.options import (
     FILE,
     bootstrap_option,
     bootstrap_servers_of,
-    kafka_options,
     log_file_option,
     master_option,
     output_option,
-    pairs,
     registry_of,
     registry_option,
 )
@@ -25,6 +23,7 @@ from lakefeed.clients.spark.signals import begin_work, stop_on_signals
 from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.lazy import DataFrame, SparkSession
 from lakefeed.messages.printable import counted
+from lakefeed_local.arguments import kafka_options, pairs
 
 if TYPE_CHECKING:
     from lakefeed.records.decode.registry import SchemaRegistry, SchemaText

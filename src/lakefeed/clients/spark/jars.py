@@ -96,11 +96,6 @@ class Lock:
     def groups(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(group for artifact in self.artifacts for group in artifact.groups))
 
-    @property
-    def usual_groups(self) -> tuple[str, ...]:
-        """The groups that users need; groups with servers that only lakefeed's tests start are left out."""
-        return tuple(group for group in self.groups if not group.startswith("test-"))
-
     def of(self, groups: Iterable[str]) -> list[Artifact]:
         """Return the artifacts of these groups, without duplicates, in class path order."""
         requested = set(groups)

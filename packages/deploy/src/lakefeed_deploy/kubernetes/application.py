@@ -226,18 +226,25 @@ def _ports(config: PipelineConfig) -> Iterator[tuple[str, int]]:
 def _topics(config: PipelineConfig, settings: Kubernetes) -> tuple[str, ...]:
     if settings.strimzi is None:
         return ()
-    if config.source.kafka is None and not config.written_topics:
+    if config.source.kafka is None and not _written_topics(config):
         hint = "remove the block strimzi"
         raise ConfigError("the feed reads and writes no topic", where="deploy.kubernetes.strimzi", hint=hint)
     if settings.strimzi.topics is not None:
         return tuple(settings.strimzi.topics)
     kafka = config.source.kafka
     read_topics = (kafka.topics or []) if kafka is not None else []
-    return tuple(dict.fromkeys([*read_topics, *config.written_topics]))
+    return tuple(dict.fromkeys([*read_topics, *_written_topics(config)]))
+
+
+def _written_topics(config: PipelineConfig) -> list[str]:
+    letters = config.dead_letters.topic if config.dead_letters is not None else None
+    places = (place for _, sink in config.sink_blocks for place in sink.chosen.places(brokers=config.brokers))
+    sinks = [place.name for place in places if place.kind == "topic"]
+    return [*([letters] if letters is not None else []), *sinks]
 
 
 def _access(config: PipelineConfig, settings: Kubernetes) -> TopicAccess:
-    kafka, written = config.source.kafka, tuple(config.written_topics)
+    kafka, written = config.source.kafka, tuple(_written_topics(config))
     if kafka is None:
         return TopicAccess(write=written)
     prefix = None

@@ -10,7 +10,7 @@ import click
 
 from lakefeed.cli.options import FOLDER, options_of, pipeline_argument, set_option
 from lakefeed.cli.output import echo
-from lakefeed.plugins import load_command
+from lakefeed_deploy.commands import load_command
 
 if TYPE_CHECKING:
     from lakefeed_deploy.kubernetes.application import Application

@@ -19,10 +19,8 @@ from lakefeed.cli.options import (
     decode_block_of,
     decode_option,
     is_pipeline_file,
-    kafka_options,
     options_of,
     output_option,
-    pairs,
     refuse_options_of_topics,
     registry_option,
     set_option,
@@ -31,6 +29,7 @@ from lakefeed.cli.output import column_lines, echo, emit, styled
 from lakefeed.errors import ConfigError
 from lakefeed.messages.printable import aligned, printable, printable_json
 from lakefeed.messages.redaction import redacted
+from lakefeed_local.arguments import kafka_options, pairs
 
 if TYPE_CHECKING:
     from lakefeed.clients.kafka.topics import Topics
