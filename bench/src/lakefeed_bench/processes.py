@@ -134,7 +134,7 @@ def run_command(command: Sequence[str], *, environment: Mapping[str, str], log: 
     orphaned processes, which is possible only on Linux. Raises JobFailed if the status is not 0.
     """
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    # The empty variable lets Python write compiled modules in the warm-up round, as in a usual installation.
+    # With an empty PYTHONDONTWRITEBYTECODE, the warm-up round writes compiled modules, as a usual installation does.
     variables = {**os.environ, **environment, "PYTHONDONTWRITEBYTECODE": ""}
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     with (

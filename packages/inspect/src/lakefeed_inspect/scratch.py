@@ -63,7 +63,7 @@ class Fault:
 
 
 class _Overtaken(AssertRefSnapshotId):
-    """An assertion for catalogs whose client checks assertions: while it is checked, another commit lands."""
+    """Land another commit while PyIceberg checks this assertion, for catalogs whose assertions the client checks."""
 
     _meanwhile: Callable[[], None] | None = PrivateAttr(default=None)
 

@@ -260,7 +260,7 @@ def choose_free(*, avoid: Collection[int]) -> int:
 
 
 def owner_of(port: int) -> str | None:
-    """Return name and pid of the process that listens on a port; None if this user may not see it, or without /proc."""
+    """Return name and pid of the process listening on a port; None if this user may not see it or there is no /proc."""
     sockets = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:

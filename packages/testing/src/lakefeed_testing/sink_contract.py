@@ -184,8 +184,8 @@ class SinkContract:
             place.driver()
             write(own, rows, batch)
 
-        # The driver was replaced after it had read the ledger, so only the taken number of its entry makes its write
-        # fail.
+        # The driver was replaced after it had read the ledger, so its write fails only because
+        # the new driver has used the number of its ledger entry.
         monkeypatch.setattr(kind, "write", suspended)
         with pytest.raises(DriverReplaced, match="another driver has taken over"):
             first.force(first.batch(1, 3, 5))

@@ -147,7 +147,7 @@ def _driver(app: Application) -> Object:
     ports: list[Object] = []
     if (port := app.probe_port) is not None:
         ports.append({"name": "probes", "containerPort": port, "protocol": "TCP"})
-        # Wait for five minutes, which a driver may need to start Spark and the executors.
+        # Allow the driver five minutes (60 probes, 5 s apart) to start Spark and the executors.
         found["startupProbe"] = _probe("/health/live", port, period=5, failures=60)
         found["livenessProbe"] = _probe("/health/live", port, period=20, failures=6)
         # Do not use /health/ready: a feed is ready only with executors, and Kubernetes' DNS may not resolve the

@@ -19,7 +19,7 @@ final class StreamOffset extends Offset {
      * The position in one shard.
      *
      * @param at the number of records that were read, which is the number of the next record
-     * @param mark the same position in the form of a mark
+     * @param mark the mark after which reading continues
      */
     record At(long at, Mark mark) {
         static final At BEGINNING = new At(0, Mark.OLDEST);
