@@ -132,7 +132,7 @@ def test_joined_streams_are_checked(shell: None, tmp_path: Path) -> None:
     assert (status, "has to read each stream exactly once" in found) == (2, True)
 
 
-def test_the_common_transform_and_those_of_single_topics_are_checked(shell: None, tmp_path: Path) -> None:
+def test_the_common_transform_and_the_transforms_of_single_topics_are_checked(shell: None, tmp_path: Path) -> None:
     status, text = said(tmp_path / "pipeline.yaml", MANY.replace("zip, at FROM", "zipp, at FROM"))
     assert (status, "zipp" in text, "pipeline.yaml:5:" in text) == (2, True, True)
 

@@ -28,7 +28,7 @@ def ours(letter: Any) -> dict[str, str]:
     return {key: value.decode() for key, value in letter.headers()[-9:] if value is not None}
 
 
-def test_letters_in_a_topic_are_complete_and_only_missing_ones_are_written_after_a_crash(
+def test_letters_in_a_topic_are_complete_and_only_missing_letters_are_written_after_a_crash(
     lake: SparkSession, feed: Feed
 ) -> None:
     feed.create_topic(partitions=4)

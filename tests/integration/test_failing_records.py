@@ -151,10 +151,10 @@ def test_a_group_with_a_timestamp_too_late_for_an_hour_partition_is_refused(lake
 
 
 @pytest.mark.parametrize("kind", ["table", "topic"])
-def test_a_replay_lands_valid_letters_and_updates_the_reason_of_the_others(
+def test_a_replay_lands_valid_letters_and_updates_the_reason_of_invalid_letters(
     lake: SparkSession, feed: Feed, kind: str
 ) -> None:
-    """The other letters are still refused by the decoder, by the transform or by the table."""
+    """The invalid letters are still refused by the decoder, by the transform or by the table."""
     feed.create_topic(partitions=2)
     feed.create_table({"id": LongType(), "u": UUIDType()})
     good = "123e4567-e89b-12d3-a456-426614174000"

@@ -117,7 +117,7 @@ def pipeline_of(feed: Feed, registry: str, kind: str = "avro", **blocks: Any) ->
 
 @pytest.mark.parametrize("fast_path", [pytest.param("auto", marks=pytest.mark.quick), "off"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_values_with_a_guid_in_a_header_are_read_beside_prefixed_ones(
+def test_values_with_a_guid_in_a_header_are_read_beside_values_with_a_prefix(
     lake: SparkSession, feed: Feed, registry: str, kind: str, fast_path: str
 ) -> None:
     feed.create_topic(partitions=1)
@@ -234,7 +234,7 @@ def test_the_error_names_a_registry_without_guids(lake: SparkSession, feed: Feed
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_confluents_deserializers_read_the_headers_that_to_records_writes(
+def test_confluents_deserializers_read_the_headers_of_the_function_to_records(
     lake: SparkSession, feed: Feed, registry: str, kind: str
 ) -> None:
     feed.create_topic(partitions=1)

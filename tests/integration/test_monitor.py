@@ -105,7 +105,7 @@ def test_the_lag_of_any_group_is_computed_from_its_committed_offsets(feed: Feed)
     assert feed.name in str(missing.value.hint)
 
 
-def test_the_lag_of_a_group_in_empty_transactional_and_deleted_topics(feed: Feed) -> None:
+def test_the_lag_of_a_group_is_right_in_empty_transactional_and_deleted_topics(feed: Feed) -> None:
     """One topic is empty, one has transaction markers, and one was deleted after the group had committed its offset."""
     servers = feed.stack.bootstrap_servers
     empty, transactions, deleted = (f"{feed.topic}-{kind}" for kind in ("empty", "transactions", "deleted"))

@@ -238,7 +238,7 @@ def test_a_plan_of_many_topics_has_a_total_and_an_entry_for_each(planned: Planne
 
 
 @pytest.mark.quick
-def test_the_plan_in_docs_check_md_is_what_the_command_prints(
+def test_docs_check_md_shows_the_plan_that_the_command_prints(
     lake: SparkSession, stack: Endpoints, tmp_path: Path
 ) -> None:
     planned = Planned(lake, Feed(stack, tmp_path, name="rides", fast_path=None))

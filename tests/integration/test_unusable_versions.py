@@ -144,7 +144,7 @@ def test_an_unusable_schema_version_affects_only_its_records(
     assert pipeline_of(feed, subject).run(spark=lake, once=True).rows == 1
 
 
-def test_an_unusable_version_of_one_topic_of_many_affects_only_its_records(
+def test_an_unusable_version_in_one_of_many_topics_affects_only_its_own_records(
     lake: SparkSession, feed: Feed, registry: RegistryInAThread
 ) -> None:
     one, two = (Subject(feed, CASES["the name of a metadata column"], registry) for _ in range(2))

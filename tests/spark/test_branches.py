@@ -313,7 +313,7 @@ def test_a_feeds_commit_outside_its_branch_or_by_a_replaced_driver_is_refused(br
 
 
 @pytest.mark.slow
-def test_expiry_keeps_unpublished_snapshots_and_compaction_is_refused_for_them(
+def test_expiry_keeps_unpublished_snapshots_and_their_compaction_is_refused(
     branched: Branched, catalog: CatalogCase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     branched.land(0, 1)

@@ -155,7 +155,7 @@ def test_a_batch_is_skipped_only_if_the_newest_commit_has_the_same_ranges(table:
             is_there(0, start, end)
 
 
-def test_of_all_replays_only_the_one_that_took_the_fence_last_can_commit(table: Table) -> None:
+def test_only_the_replay_that_took_the_fence_last_can_commit(table: Table) -> None:
     replays = f"{FEED}{REPLAYS}"
     feed = IcebergLedger(table.spark, table.name, FEED).take_fence()
     old, new = (IcebergLedger(table.spark, table.name, replays).take_fence() for _ in range(2))

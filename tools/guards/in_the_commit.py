@@ -95,7 +95,7 @@ IN_THE_COMMIT = (
         "commit/CheckedOperations",
         "checkFence(base, summary, replayOf + Ledger.REPLAYS);",
         "",
-        f"{CHECK}of_all_replays_only_the_one_that_took_the_fence_last_can_commit",
+        f"{CHECK}only_the_replay_that_took_the_fence_last_can_commit",
     ),
     java(
         "fence: a replaced backfill commits",

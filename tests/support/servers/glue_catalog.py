@@ -1,6 +1,7 @@
 """Run moto's Glue in this process, with the check of versions that AWS documents.
 
-A change of a table names the version that it replaces. moto ignores it, so two commits at once would both succeed.
+A change of a table names the version that it replaces. moto ignores this version, so two commits at once would both
+succeed.
 """
 
 import logging

@@ -79,7 +79,7 @@ def test_a_wrong_login_is_refused(block: dict[str, object], message: str) -> Non
         KafkaLogin.model_validate(block)
 
 
-def test_a_login_is_refused_if_options_set_it_too() -> None:
+def test_a_login_is_refused_if_client_options_set_a_login_too() -> None:
     source = {"bootstrap_servers": "b:9093", "topics": ["t"], "login": {"oauth": OAUTH}}
     assert KafkaSource.model_validate(source).client_options["kafka.sasl.mechanism"] == "OAUTHBEARER"
     with pytest.raises(ValidationError, match="login and options both set"):

@@ -166,7 +166,7 @@ def test_a_drivers_answer_is_shown_even_if_other_servers_are_unreachable(
     assert found.last_batch == 1
 
 
-def test_with_one_commit_in_the_ledger_the_rate_is_that_of_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_drivers_rate_is_shown_if_the_ledger_has_only_one_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     def rate_of(facts: LedgerFacts, progress: FeedProgress | None) -> float | None:
         monkeypatch.setattr(room, "_ledger", lambda *given: (facts, ()))
         monkeypatch.setattr(room, "_ask", lambda driver: (progress, None))

@@ -8,7 +8,7 @@ from lakefeed_repair.rehearsal import PREFIX, is_left, own_prefix
 from lakefeed_repair.rehearse_command import changed_settings
 
 
-def test_only_old_tables_and_those_of_dead_processes_count_as_left_behind() -> None:
+def test_only_old_tables_and_tables_of_dead_processes_count_as_left_behind() -> None:
     mine = f"{own_prefix()}_new"
     assert mine.startswith(PREFIX)
     assert not is_left(mine)

@@ -58,7 +58,7 @@ def test_unexpected_dead_letters_and_skipped_records_are_differences() -> None:
     ]
 
 
-def test_an_unexpected_error_is_the_only_difference() -> None:
+def test_the_feeds_error_is_reported_unless_the_case_expects_this_error() -> None:
     assert found(case(rows=[{"id": 1}]), error="it broke") == ["the feed stops: it broke"]
     assert found(case(error="broke"), error="it broke") == []
     assert found(case(error="other"), error="it broke") == [

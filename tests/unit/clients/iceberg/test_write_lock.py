@@ -79,7 +79,7 @@ def test_a_statement_is_retried_after_a_conflict(conflicts: int) -> None:
     assert outcome(*[CONFLICT] * conflicts) == ("done", conflicts)
 
 
-def test_the_error_is_raised_after_the_last_conflict_or_if_it_is_not_a_conflict() -> None:
+def test_the_last_conflict_and_any_error_other_than_a_conflict_are_raised() -> None:
     with pytest.raises(RuntimeError, match="Found conflicting files"):
         outcome(*[CONFLICT] * TRIES)
     with pytest.raises(RuntimeError, match="lakefeed refuses the commit"):

@@ -85,7 +85,7 @@ def test_an_alias_renames_no_column_if_table_or_rows_contradict_it() -> None:
     assert changed(struct(x=INT), struct(b=INT, x=INT), rename) == ["ADD COLUMNS (`b` INT)"]
 
 
-def test_without_grow_columns_are_widened_and_new_columns_are_refused() -> None:
+def test_if_grow_is_off_columns_are_widened_and_new_columns_are_refused() -> None:
     have, want = struct(a=INT, s=struct(x=INT)), struct(a=LONG, s=struct(x=LONG))
     assert len(statements(TABLE, have=have, want=want, grow=False)) == 2
     with pytest.raises(SchemaIncompatible, match=r"the table lacks columns that the rows have: s\.y, b"):

@@ -43,7 +43,7 @@ def test_the_most_frequent_type_is_inferred_and_other_types_are_conflicts() -> N
     assert said(guess) == ["a: 2 times long, but 1 times string, 1 times object, which this schema cannot decode"]
 
 
-def test_fields_without_values_are_strings_and_conflicts() -> None:
+def test_fields_without_values_become_strings_and_are_reported_as_guesses() -> None:
     guess = of({"a": None, "b": [], "c": {}})
     assert guess.ddl == "`a` STRING, `b` ARRAY<STRING>, `c` STRING"
     assert said(guess) == [

@@ -322,7 +322,7 @@ def test_a_record_named_array_does_not_match_an_array() -> None:
     assert joined_type([record(name="array"), items], items) == [record(name="array"), items]
 
 
-def test_without_grow_new_fields_are_left_out_and_renamed_fields_keep_the_readers_names() -> None:
+def test_if_grow_is_off_new_fields_are_left_out_and_renamed_fields_keep_the_readers_names() -> None:
     reader = record(field("a", "int"))
     writer = record(field("b", "long", aliases=["a"]), field("c"))
     merge = join(reader, writer, grow=False)

@@ -69,7 +69,7 @@ def kinds(messages: list[Message]) -> list[tuple[str, str]]:
     return [(message.trigger, message.status) for message in messages]
 
 
-def test_a_lag_fires_and_is_resolved_after_the_time_in_the_option_for() -> None:
+def test_a_lag_alert_fires_and_is_resolved_after_the_configured_time() -> None:
     feed = Feed({"lag": {"records": 1000, "for": "60 seconds"}}).begin()
     feed.lag(5000)
     assert feed.after(59) == []
@@ -156,7 +156,7 @@ def test_a_failed_run_sends_a_message_with_the_error(error: Exception, trigger: 
     assert feed.after(5) == []
 
 
-def test_an_ended_run_sends_a_message_with_totals_unless_stopped_is_off() -> None:
+def test_an_ended_run_sends_a_message_with_totals_unless_the_trigger_stopped_is_off() -> None:
     feed = Feed().begin()
     feed.batch(0)
     feed.monitor.ended()

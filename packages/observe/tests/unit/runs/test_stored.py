@@ -64,7 +64,7 @@ def test_the_error_names_a_store_that_does_not_answer() -> None:
 
 
 @pytest.mark.parametrize(("written", "keep"), [("no", "no"), ("'no'", "no"), ("checkpoint", "checkpoint")])
-def test_the_value_no_of_keep_needs_no_quotes(written: str, keep: str, tmp_path: Path) -> None:
+def test_keep_accepts_no_with_and_without_quotes(written: str, keep: str, tmp_path: Path) -> None:
     path = tmp_path / "p.yaml"
     path.write_text(f"{GOOD}runs: {{keep: {written}}}\n")
     config, found = problems(path, environment=ENVIRONMENT)
