@@ -54,7 +54,7 @@ final class KeyTable {
             order = new long[capacity * width];
         }
 
-        /** Returns the slot at which a search for the key begins, from bits of the key that do not choose its segment. */
+        /** Returns the slot at which a search for the key begins, from key bits that do not choose the segment. */
         private int home(long key) {
             return (int) (((key >>> 22 & 0xFFFFFFFFL) * file.length) >>> 32);
         }
