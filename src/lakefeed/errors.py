@@ -138,7 +138,7 @@ class CheckpointInUse(CheckpointMismatch):
 
 
 class DriverReplaced(CheckpointMismatch):
-    """Another driver has taken the feed's fence, so this driver can no longer commit."""
+    """Another driver has taken the feed over (its fence), so this driver can no longer commit."""
 
 
 class FeedMoved(CheckpointMismatch):

@@ -39,7 +39,7 @@ class StackEnvironment(BaseModel):
 
 
 def default_environment() -> dict[str, str]:
-    """Return this process's environment; if it has no server's address, with those of the running local stack."""
+    """Return this process's environment; if it names no server, add the variables of the running local stack."""
     if ENDPOINT_VARIABLES & os.environ.keys():
         return dict(os.environ)
     return {**os.environ, **running_stack_environment()}

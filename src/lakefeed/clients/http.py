@@ -144,7 +144,7 @@ _LEAST_SECONDS = 1.0
 
 
 def connect(host: str, port: int, *, seconds: float) -> socket.socket:
-    """Return a socket that is connected to that address of a host which answers first, in their order.
+    """Return a socket that is connected to a host: its addresses are tried in order until one answers.
 
     The lookup and all attempts together take at most ``seconds``, which is also the timeout of each later read and
     write. Raises TimeoutError or OSError, and ValueError for an invalid host name.

@@ -47,7 +47,7 @@ class PlainTextLogin:
     Attributes:
         key: the setting with the address, such as ``sink.jdbc.url``; only ``url`` in a sink's ``plain_text_logins``.
         address: the address of the server that receives the login.
-        why: the end of a sentence that begins "the login" and says why.
+        why: the end of the message's sentence, which begins "the login".
         hint: what to do next.
     """
 

@@ -149,7 +149,7 @@ class ParsedText:
     @classmethod
     @abstractmethod
     def parse(cls, text: str) -> Self:
-        """Return the object for a text."""
+        """Parse the text, and return the object."""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:

@@ -156,7 +156,7 @@ class SinkChoice(OneOfInstalled):
 
 
 class SecondarySinkChoice(SinkChoice):
-    """A further sink that receives the same rows as the feed's own sink."""
+    """A sink in addition to the feed's own sink; it receives the same rows."""
 
     on_failure: Literal["stop", "pause"] = "stop"
     """What happens if a write to this sink fails. stop: stop the feed. pause: continue without the sink, which later
@@ -410,7 +410,7 @@ class PipelineBlocks(Model):
         return TOPIC_MARK in (self.sink.chosen.snapshot_table or "")
 
     def connections(self, environment: Mapping[str, str]) -> Connections:
-        """Return the connections that the file declares; the others come from the environment."""
+        """Return the file's connections; the environment has those that the file does not declare."""
         default = Connections.from_environment(environment)
         source = self.source.installed.completed(environment) if self.source.installed is not None else None
         return Connections(s3=self.s3 or default.s3, catalogs={**default.catalogs, **self.catalogs}, source=source)

@@ -363,7 +363,7 @@ class Bounds(Model):
 
 
 class WindowBudget(Bounds):
-    """Bounds on the sum of all batches within a duration."""
+    """Bounds on the dead letters of all batches within a duration, added up."""
 
     duration: Period = Field("1 hour", description="The length of the window: '<n> seconds|minutes|hours|days'.")
 

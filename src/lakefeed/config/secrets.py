@@ -80,7 +80,7 @@ def plain(value: object) -> str:
 
 
 def keeps_secrets(annotation: Any) -> bool:
-    """Return whether values of this type may be secret, which a value that a sink stores for all readers is not."""
+    """Return whether values of this type may be secret. Values that a sink stores for all readers may not."""
     return _KEPT in getattr(annotation, "__metadata__", ())
 
 

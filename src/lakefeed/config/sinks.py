@@ -305,7 +305,7 @@ class ConsoleSinkConfig(SinkConfig):
     stored_files: ClassVar[SinkFiles] = SinkFiles(elsewhere="the console")
 
     rows: Count = Field(20, description="The number of printed rows of each batch.")
-    width: Count = Field(60, description="The most characters of a column.")
+    width: Count = Field(60, description="The most characters to print of a value.")
 
 
 class FormatSinkConfig(SinkConfig):

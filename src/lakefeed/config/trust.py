@@ -104,9 +104,9 @@ class _Declared:
 
 
 def declare(tls: Tls) -> None:
-    """Make this process trust a pipeline's authorities and present its certificate; the files are read later.
+    """Make this process trust a pipeline's authorities and present its certificate; reads no file yet.
 
-    The authorities of other pipelines stay trusted; the certificate replaces that of an earlier pipeline.
+    The authorities of other pipelines stay trusted; the certificate replaces an earlier pipeline's certificate.
     """
     with _Declared.lock:
         if tls.ca_file is not None:

@@ -124,8 +124,7 @@ class BatchWriter:
     Attributes:
         dead_letters: the store of dead letters; None if an unreadable record stops the feed.
         publisher: publishes the table's branch; None if the rows do not land in a branch.
-        reread: reads offset ranges again, to find the record that makes a batch fail; None if the source cannot read a
-            range twice.
+        reread: reads offset ranges again, to find a record that makes a batch fail; None if the source cannot do that.
         sample: guesses a schema from the first records of offset ranges; None if the columns are declared.
         fence: the fence that ``begin`` has taken, in the writer that ``begin`` returns; None in other writers.
     """
@@ -192,9 +191,9 @@ class BatchWriter:
             return error
         try:
             taken = self.sink.fence_taken()
-        except Exception:  # The sink does not answer, so the cause stays unknown.
+        except Exception:  # The sink does not answer, so the cause remains unknown.
             return error
-        # If ``taken`` is None, the table was removed, and no driver has taken over.
+        # If there is no fence (``taken`` is None), the table was removed, and no driver has taken over.
         return error if taken in (None, self.fence) else fence_lost(taken, self.fence, where=error.where or self.feed)
 
     def _require_fence(self) -> None:

@@ -51,7 +51,7 @@ QueryCheck = Callable[["DataFrame"], None]
 
 @dataclass(frozen=True, kw_only=True)
 class FeedPath:
-    """Describes which reader reads a feed's records, which encoder encodes its rows, and how upserts are written."""
+    """Describes the reader of a feed's records, the encoder of its rows, and how upserts are written."""
 
     reader: str
     encoder: str

@@ -147,7 +147,7 @@ class FeedStart:
         self._decide()
 
     def decide_again(self) -> Start:
-        """Decide again, after this driver has taken the fence and no other driver can commit; raise the same errors."""
+        """Decide again, now that this driver has the fence and no other driver can commit; raise the same errors."""
         # Without a ledger there is no fence, so a second decision would not be safer than the first one.
         if self.sink.keeps_ledger:
             self._decide()

@@ -46,8 +46,8 @@ class BatchRequests(JsonModel):
 
     Attributes:
         data_files: the number of data files written.
-        writes: PUT, COPY, POST and LIST, which stores charge as one kind. ``reads`` are GET, HEAD and others.
-            ``writes`` and ``reads`` exclude deletions, because deletions are free.
+        writes: the number of PUT, COPY, POST and LIST, which cost the same. ``reads``: that of GET, HEAD and other
+            requests. ``writes`` and ``reads`` exclude deletions, because deletions are free.
         by_class: the number of requests by class of keys: data, metadata, offsets, commits, state and so on.
         counts: the single counts from which the sums are made; JSON documents omit them.
     """

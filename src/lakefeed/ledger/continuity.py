@@ -83,7 +83,7 @@ def recreated_topic(known: Mapping[str, str], ranges: OffsetRanges) -> str | Non
 
 
 def fence_lost(taken: str | None, fence: str | None, *, where: str) -> DriverReplaced | FeedMoved:
-    """Return the error of the driver with ``fence`` after another driver or a move has taken ``taken``."""
+    """Return the error of the driver with ``fence`` after another driver, or a move, has taken the fence ``taken``."""
     where = where if fence is None else f"{where}: fence {taken}, this driver's {fence}"
     if taken is not None and taken.partition(" ")[2].startswith(REWIND):
         what = "the feed was moved to other offsets while it ran; this driver has stopped"

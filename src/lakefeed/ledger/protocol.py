@@ -34,7 +34,7 @@ class Ledger(Protocol):
         """Take a new fence, so that only this driver can commit to the feed. Return None if the sink has no fences."""
 
     def fence_taken(self) -> str | None:
-        """Return the newest fence; None if no driver has taken one."""
+        """Return the feed's newest fence; None if no driver has taken a fence yet."""
 
     def check(self, commit: Commit) -> CommitCheck:
         """Return whether a batch has to be written.
@@ -52,7 +52,7 @@ class Ledger(Protocol):
 
 
 class SinkState(Protocol):
-    """The state of a sink that a feed's start needs, read without Spark."""
+    """The facts about a sink that a feed's start needs, read without Spark."""
 
     @property
     def keeps_ledger(self) -> bool:

@@ -200,7 +200,7 @@ def rows_of(summary: Mapping[str, str]) -> tuple[int, int]:
 
 
 class SnapshotProperties(Protocol):
-    """A commit that a sink is to land; ``properties`` returns what its snapshot's summary stores."""
+    """A commit for a sink to land; ``properties`` returns the entries for its snapshot's summary."""
 
     def properties(self) -> dict[str, str]: ...
 

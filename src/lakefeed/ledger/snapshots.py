@@ -67,8 +67,8 @@ def ancestors(table: Table, feed: str | None = None) -> tuple[list[Snapshot], bo
 def has_parent(snapshot: Snapshot) -> bool:
     """Return whether a snapshot has or had a parent; the parent may have expired.
 
-    When pyiceberg expires the parent, it removes the parent's id from the snapshot. But only the files of a snapshot
-    that never had a parent are exactly the files that it added.
+    When pyiceberg expires the parent, it removes the parent's id from the snapshot. So this also compares counts: a
+    snapshot that never had a parent has exactly the files that it added.
     """
     summary = _summary(snapshot)
     has_older_files = summary.get("total-data-files", "0") != summary.get("added-data-files", "0")
@@ -154,7 +154,7 @@ def stored_position(table: str, feed: str, *, connections: Connections) -> Posit
 
 
 def position_in(table: Table, feed: str, *, where: str) -> Position | None:
-    """Return the same position as ``IcebergLedger.position``; errors name the table by ``where``."""
+    """Return a feed's position in a loaded table, as ``IcebergLedger.position`` does; ``where`` names it in errors."""
     text = table.properties.get(f"{POSITION}.{feed}")
     recorded = Position.from_json(text) if text is not None else None
     line, whole = ancestors(table, feed)

@@ -157,7 +157,7 @@ def announced(
         raise
     finally:
         ends.set()
-        # If another driver has taken over the feed, the file belongs to that driver and stays unchanged.
+        # If another driver has taken over the feed, the file is that driver's: do not change it.
         present = read(path)
         if present is not None and (present.pid, present.since) == (own.pid, own.since):
             others = earlier is not None and (earlier.pid, earlier.since) != (own.pid, own.since)

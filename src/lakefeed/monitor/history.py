@@ -132,7 +132,7 @@ class BatchHistory:
 
 
 def points_of(blocks: Sequence[Block], *, since: float = 0.0, most: int = 500) -> list[Point]:
-    """Return the rows since a time as at most ``most`` points, oldest first; a point has the sums of adjacent rows."""
+    """Return the rows since a time as at most ``most`` points, oldest first; a point sums up consecutive rows."""
     rows = [(block, at) for block in blocks for at in range(len(block["at"])) if block["at"][at] >= since]
     width = max(1, math.ceil(len(rows) / most))
     return [_point(rows[at : at + width]) for at in range(0, len(rows), width)]

@@ -239,7 +239,7 @@ class FeedHealth(JsonModel):
 
     Attributes:
         live: the driver's loop turns, and the run has not failed; if not, the process must be restarted.
-        ready: the feed is live, and neither starting nor ended.
+        ready: the feed is live, has started, and has not ended.
         stalled: records have waited too long for a commit. True in a long batch, too: do not restart a driver for it.
     """
 

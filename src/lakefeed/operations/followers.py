@@ -71,7 +71,7 @@ def following(run: FollowedRun) -> Iterator[None]:
             raise refusals[0]
         yield
     finally:
-        # All followers end at the same time, so the end of a run takes only as long as the slowest follower. The
+        # End all followers at the same time, so that a run's end takes only as long as its slowest follower. The
         # threads are daemons, so that the process does not wait for them after a second Ctrl-C.
         threads = [threading.Thread(target=partial(_leave, each), daemon=True) for each in followers]
         for thread in threads:

@@ -210,12 +210,12 @@ class TriesRows(Protocol):
 
 @runtime_checkable
 class RoutesRows(Protocol):
-    """A sink that lands each row in a table that a field names. ``refusal`` finds values that name no table."""
+    """A sink that lands each row in the table that a field names. ``refusal`` finds values that name no table."""
 
     refusal: SinkRule
 
     def interrupted_batch(self) -> tuple[OffsetRanges, int] | None:
-        """Return the ranges and the number of a batch that only some tables have; None if there is no such batch."""
+        """Return ranges and number of a batch that only some of the tables have; None if there is no such batch."""
 
 
 @dataclass(frozen=True, kw_only=True)

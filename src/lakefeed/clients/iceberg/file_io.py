@@ -23,7 +23,7 @@ _SECONDS = 60.0
 
 
 class CertifiedFileIO(PyArrowFileIO):
-    """Reads tables in a store that requires a client certificate. It cannot write, because only Spark writes tables."""
+    """Reads tables in a store that requires a client certificate. It is read-only, because only Spark writes tables."""
 
     def _initialize_s3_fs(self, netloc: str | None) -> FileSystem:
         found = {

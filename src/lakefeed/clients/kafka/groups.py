@@ -207,7 +207,7 @@ class GroupPublisher:
                 if failure is not None:
                     self._changed.wait_for(lambda: self._until is not None, timeout=self._retry_seconds)
             if failure is not None and self._until is not None:
-                # Wait no longer than ``close``, which waits until this thread ends.
+                # Do not wait beyond the deadline of ``close``, because ``close`` waits for this thread.
                 time.sleep(min(self._retry_seconds, max(0.0, self._until - time.monotonic())))
 
     def _note(self, sent: dict[Partition, OffsetRange], failure: str | None) -> None:

@@ -154,8 +154,8 @@ def session(
 ) -> SparkSession:
     """Start a SparkSession with lakefeed's jars, S3A, the Iceberg catalogs and safe defaults.
 
-    If a session runs, it gets the catalogs and credentials and is returned. It must have been started with the settings
-    that ``lakefeed deploy conf`` prints.
+    If a session already runs, the catalogs and credentials are added to it, and it is returned. It must have been
+    started with the settings that ``lakefeed deploy conf`` prints.
 
     Args:
         name: the application's name.
@@ -230,7 +230,8 @@ def session(
         from pyspark.sql import SparkSession
 
         builder = SparkSession.Builder()
-        # Spark's event log hides a setting of a job only if the application also has a setting of this name.
+        # Set these in the application, too: otherwise Spark's event log would not hide a job's settings of the same
+        # names.
         hidden = dict.fromkeys(_catalog_secrets(connections), HIDDEN)
         for key, value in {**hidden, **whole, **CLASSIC}.items():
             builder = builder.config(key, value)

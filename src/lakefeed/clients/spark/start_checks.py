@@ -10,7 +10,7 @@ from types import TracebackType
 class StartChecks:
     """A check that runs while a session starts.
 
-    An error of the check ends the start, and replaces an error of the start.
+    An error of the check ends the start, and is raised even if the start fails, too.
 
     Use this as a context manager around the start. The start calls ``begin`` after the import of PySpark: if two
     threads import modules that import each other, one thread may see a partly loaded module.

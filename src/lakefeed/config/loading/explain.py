@@ -81,7 +81,7 @@ class Detail:
 
 
 def _place_of(loc: tuple[int | str, ...]) -> Place:
-    """Return the place in the file for pydantic's ``loc``, without its names for members of unions and for keys."""
+    """Return the place in the file for pydantic's ``loc``; drop its entries for members of unions, and '[key]'."""
     place: Place = ()
     annotation: Any = pipeline_model()
     is_member_named = False

@@ -149,7 +149,8 @@ class _Repair:
                     self.values = before
                     return True
             self.values = before
-            # No other value is valid here, so assume that the replacement causes problems of the same block's keys.
+            # No other value could be tried, so assume that the replaced value causes the problem if both are in one
+            # block.
             if not tried and key[: len(place) - 1] == tuple(map(str, place[:-1])) and len(key) == len(place):
                 return True
         return False

@@ -69,7 +69,7 @@ def fields(model: type[BaseModel] | None) -> dict[str, FieldInfo]:
 
 
 def step(annotation: Any, segment: str | int) -> Any | None:
-    """Return the type of the entry ``name`` in a block or list of this type; None if there is no such entry."""
+    """Return the type of the entry ``name`` in a block or list of the type ``annotation``; None without it."""
     if model := model_of(annotation):
         field = fields(model).get(str(segment))
         return field and field.annotation

@@ -123,7 +123,7 @@ def shares_a_table(first: str, topic: str, table: str) -> ConfigError:
 class TableTask:
     """Writes one topic to its table in batches; a failure does not stop other tables.
 
-    The table resumes at the position in its own ledger: after a failure it lags behind the other tables.
+    The table resumes at the position in its own ledger, so after a failure it lags behind the other tables.
 
     Attributes:
         feed: the feed of this topic alone.
@@ -289,7 +289,7 @@ class TableTask:
         return first_offsets(self.feed.config.kafka, {self.topic: topic}, now=self._created_at)
 
     def _began_together(self) -> bool:
-        """Return whether the driver that has the table's fence started just before this driver: take it back then."""
+        """Return whether the driver with the table's fence started just before this one, which then takes it back."""
         if self._writer is None or self.batches or datetime.now(UTC) - self._created_at > TOGETHER:
             return False
         return is_of_earlier_driver(self._writer.sink.fence_taken(), self._writer.fence)
@@ -298,7 +298,7 @@ class TableTask:
         """Return whether the cause is a server that has answered before, and so not the pipeline file."""
         if isinstance(error, BrokerUnreachable) or self.batches:
             return True
-        # Batches of other tables prove that the servers are right, but not that they grant access to this table.
+        # Batches of other tables prove that the addresses are right, but not that this table may be written.
         return isinstance(error, Unreachable) and self.has_answered()
 
     def _fail(self, error: LakefeedError) -> str:

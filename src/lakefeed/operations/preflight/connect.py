@@ -204,7 +204,7 @@ def _keeps_schema(config: PipelineConfig, connections: Connections) -> bool:
 
 
 def _subject(registry: Registry, subject: str | None, kind: str) -> list[str]:
-    """Return why a subject's newest versions cannot be used, if an older one can; raise an error if no version can."""
+    """Return why a subject's newest versions are unusable, if an older version is usable; otherwise raise an error."""
     from lakefeed.records.decode.avro_schema import usable_versions
     from lakefeed.records.decode.registry import SchemaRegistry
 

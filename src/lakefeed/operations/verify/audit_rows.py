@@ -124,7 +124,7 @@ def _written(evidence: Evidence, letters: Letters) -> Iterator[Finding]:
             # Dead letters of a rewound commit are deleted, now or at the next start.
             rewound.add(commit.ranges.ranges)
         else:
-            # After a rewind, two commits may have the same ranges: give each commit the oldest count that remains.
+            # After a rewind, two commits may have the same ranges: the older commit gets the older count of letters.
             queue = written.get(commit.ranges.ranges, [])
             count = queue.pop(0) if total(commit.counts).dead_letters and queue else None
             pending = "the next start of the feed writes them" if commit is evidence.commits[-1] else None

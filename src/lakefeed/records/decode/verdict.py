@@ -66,7 +66,7 @@ SinkRule = Callable[["DataFrame"], "Column | None"]
 
 @dataclass(frozen=True, kw_only=True)
 class RecordPolicy:
-    """The treatment of invalid records.
+    """The rules for records that cannot become rows.
 
     Attributes:
         on_error: for an unreadable record.

@@ -59,9 +59,9 @@ class InferredSchema:
 def infer_schema(values: Iterable[bytes], *, name: str = "Value", careful: bool = False) -> InferredSchema:
     """Guess the schema of JSON objects: a field has the type of most of its values.
 
-    If a field has whole numbers and fractions, it becomes a double. Any other difference of types is a conflict: the
-    schema cannot decode the records with the rarer types, so they become dead letters. More than 10,000 different
-    fields are a ConfigError.
+    If a field has whole numbers and fractions, it becomes a double. Any other difference of types is a conflict:
+    records with the rarer types cannot be decoded, and become dead letters. More than 10,000 different fields are a
+    ConfigError.
 
     If ``careful``, a field without a value other than null is left out, and a field with values of several types is
     text, so that no record becomes a dead letter because of that field.

@@ -56,8 +56,8 @@ class DeadLetterFilter:
         return cls(feed=feed, topic=match["topic"], partition=int(match["partition"]), offset=int(match["offset"]))
 
     def exact(self) -> dict[str, str | int]:
-        """Return by column the value that a letter must have; ``reason`` is missing, because a letter's reason only has
-        to contain it.
+        """Return by column the value that a letter must have. ``reason`` is left out, because a letter's reason only
+        has to contain it.
         """
         return {name: value for name, value in vars(self).items() if value is not None and name != "reason"}
 
@@ -252,7 +252,7 @@ class DeadLetterStore(Protocol):
         """Mark the letters at these positions (topic, partition, offset)."""
 
     def judge_again(self, reasons: DataFrame) -> None:
-        """Replace letters' reasons by ``reasons``, by topic, partition and offset, except those with a timestamp."""
+        """Give letters new reasons (``reasons`` by position), but keep reasons that have a timestamp."""
 
     def marked(self, replay_id: str) -> DataFrame:
         """Return the original records of the letters that one replay has marked."""

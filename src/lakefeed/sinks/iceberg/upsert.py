@@ -191,7 +191,7 @@ class UpsertTable(IcebergTable):
         return keys, order
 
     def lands_changes(self, rows: Callable[[], StructType | None]) -> str:
-        """Describe what lands changes: the index of keys, or why a MERGE. ``rows`` returns a new table's columns."""
+        """Say whether the index of keys lands changes, or why a MERGE does; ``rows`` returns a new table's columns."""
         because: Any = self._sink.merges_because
         columns = self._spark.table(self.name).schema if self._spark.catalog.tableExists(self.name) else rows()
         if because is None and columns is not None:
