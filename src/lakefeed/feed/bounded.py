@@ -53,7 +53,7 @@ def run_bounded(feed: Feed, spark: SparkSession, selection: Selection) -> BatchS
     Raises:
         ConfigError: the sink's log numbers the batches of a stream.
         CheckpointMismatch: the records do not begin at the feed's position; or the transform keeps state, and the table
-            has a batch.
+            has one.
     """
     began = time.monotonic()
     config = feed.config

@@ -36,7 +36,7 @@ class RowBuilder:
         is_decoded: whether the source returns rows instead of records; then nothing is decoded or classified.
         check: raises an error if a query with state must not run.
         is_plain: whether there is no transform; then the table's columns are the records' fields.
-        takes: by column, the table's type, if it allows fewer values than the type in the rows: ``uuid``, ``fixed[4]``.
+        takes: by column, the table's type, if it allows fewer values than the rows' type: ``uuid``, ``fixed[4]``.
         isolated: by range, why its records made the current commit fail; these records become dead letters.
         columns: the columns of the newest rows, for the run's monitor.
     """

@@ -35,8 +35,7 @@ class Position:
         snapshot_id: the commit's snapshot, which may have expired.
         covered: the offsets that the table has; None if they are unknown, as after another engine's rollback.
         is_move: whether the commit moved the feed instead of adding a batch.
-        kept: offsets that the feed reads again after a rewind with ``--keep-rows``, so that an offset may have several
-            rows.
+        kept: offsets that the feed reads again after a rewind with ``--keep-rows``; an offset may have several rows.
     """
 
     ranges: OffsetRanges

@@ -166,7 +166,7 @@ class MultiTableScheduler:
             self.tables[topic] = table
             if (clash := self._taken.take(topic, table.feed.config, table)) is not None:
                 other, place = clash
-                # A table that topics would share belongs to the topic whose rows it has, or else to the first by name.
+                # A shared table belongs to the topic whose rows it has, or else to the first topic by name.
                 is_owner = is_begun(table.feed, table.spark) and not is_begun(other.feed, other.spark)
                 owner, late = (table, other) if is_owner else (other, table)
                 late.refuse(shares_a_table(owner.topic, late.topic, place))

@@ -201,8 +201,7 @@ def estimates(
     """Estimate the cost of landing the present records in one table.
 
     Args:
-        is_laid_out_anew: whether the table's partitions or sort order change, so that past files are no basis for
-            estimates.
+        is_laid_out_anew: whether the table's partitions or sort order change, so that past files predict nothing.
         is_on_disk: whether tables and checkpoint are on this machine's disk, so that there are no S3 requests.
     """
     first, whole = (sum(span.records for span in ranges) for ranges in (batches.first, batches.backlog))

@@ -73,8 +73,7 @@ def merge_schemas(reader: str, writer: str, *, grow: bool = True, times_are_numb
         reader: an Avro record schema (JSON), like ``writer``; its text stays unchanged if it already reads the writer's
             records.
         grow: False omits new fields and keeps the reader's names of renamed fields.
-        times_are_numbers: whether a time is encoded as a number, as in Avro, so that a column can have times and
-            numbers.
+        times_are_numbers: whether a time is encoded as a number, as in Avro, so that a column can have both.
 
     Raises:
         SchemaIncompatible: no schema reads the records of both schemas; the error names the path and both types.
