@@ -77,8 +77,8 @@ public final class Staged {
 
     private void commit(NextVersion transaction, String feed, int number, String entry, String userMetadata) {
         Ledger newest = ledger.at(transaction.snapshot());
-        if (newest.is(number, entry)) {
-            // The answer to an earlier attempt was lost.
+        if (sent && newest.is(number, entry)) {
+            // The answer to an earlier attempt of this commit was lost.
             return;
         }
         if (newest.number != number - 1) {
