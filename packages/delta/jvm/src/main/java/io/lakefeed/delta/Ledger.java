@@ -67,11 +67,6 @@ final class Ledger {
         return new DomainMetadata(domain(feed), stored.toString(), false);
     }
 
-    /** Returns whether this is the entry; entries of two attempts differ by the attempt's id. */
-    boolean is(int number, String entry) {
-        return this.number == number && parsed(this.entry).equals(parsed(entry));
-    }
-
     private static JsonNode parsed(String json) {
         try {
             return JSON.readTree(json);

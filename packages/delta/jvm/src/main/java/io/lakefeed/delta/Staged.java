@@ -77,10 +77,6 @@ public final class Staged {
 
     private void commit(NextVersion transaction, String feed, int number, String entry, String userMetadata) {
         Ledger newest = ledger.at(transaction.snapshot());
-        if (sent && newest.is(number, entry)) {
-            // The answer to an earlier attempt of this commit was lost.
-            return;
-        }
         if (newest.number != number - 1) {
             discard();
             throw new IllegalStateException("lakefeed: the table has entry " + newest.number + " of feed " + feed
