@@ -177,7 +177,6 @@ class RunningBatch(JsonModel):
 
 
 def per_second(count: int, seconds: float) -> float:
-    """Return a rate per second; 0 if ``seconds`` is 0."""
     return count / seconds if seconds > 0 else 0.0
 
 

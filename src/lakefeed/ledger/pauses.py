@@ -35,8 +35,6 @@ class Pause(JsonModel):
 
 
 class PauseStore(Protocol):
-    """Stores the pause of one feed."""
-
     def read(self) -> Pause | None: ...
 
     def write(self, pause: Pause) -> None: ...

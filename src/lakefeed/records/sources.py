@@ -297,13 +297,11 @@ class SourceReader(Protocol):
 
 
 def open_reader(spark: SparkSession, settings: InstalledSource) -> SourceReader:
-    """Return the reader of a source from another package."""
     reader: SourceReader = load(settings.reader, "the source's code")(spark, settings)
     return reader
 
 
 def read_rows(spark: SparkSession, source: Source) -> DataFrame:
-    """Return the rows of a source as a streaming DataFrame."""
     reader = spark.readStream
     match getattr(source, source.kind):
         case RateSource() as rate:

@@ -91,8 +91,6 @@ class RowSink(SchemaKeeper, SinkState, Protocol):
 
 
 class Sink(RowSink, Protocol):
-    """The sink of a feed."""
-
     @property
     def ledger(self) -> Ledger:
         """The ledger of the feed."""

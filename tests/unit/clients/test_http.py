@@ -16,9 +16,10 @@ from pydantic import SecretStr
 from lakefeed.clients import http as http_client
 from lakefeed.clients.http import connect, exchange
 from lakefeed.clients.iceberg.catalogs import ask_rest_catalog
+from lakefeed.clients.iceberg.reader import open_catalog
 from lakefeed.clients.s3 import require_bucket
 from lakefeed.clients.spark import jars
-from lakefeed.config.connections import S3, Catalog
+from lakefeed.config.connections import S3, Catalog, Connections
 from lakefeed.errors import ConfigError, DownloadError, LakefeedError, Unreachable
 from lakefeed.records.decode import registry as registry_api
 from lakefeed.records.decode.registry import SchemaRegistry
@@ -98,6 +99,9 @@ def test_every_client_stops_waiting_for_a_misbehaving_server(
             cases["download"] = lambda: jars.download(
                 artifact, jars.Repository(url=url), report=lambda _: None, stop=threading.Event()
             )
+        if manner == "silent":
+            limited = catalog.model_copy(update={"properties": {"rest.client.socket-timeout-ms": "400"}})
+            cases["tables"] = lambda: open_catalog("c", connections=Connections(catalogs={"c": limited}))
         found = concurrently(cases)
     assert time.monotonic() - began < 10
     for name, error in found.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.environment import default_connections
@@ -19,6 +19,7 @@ from lakefeed.errors import AccessDenied, ConfigError, MissingExtra, ResourceMis
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
+    from requests import Session
 
 
 _PLAIN_IO = "pyiceberg.io.pyarrow.PyArrowFileIO"
@@ -32,6 +33,7 @@ def open_catalog(name: str, *, connections: Connections) -> Catalog:
     except ImportError:
         raise MissingExtra.of("pyiceberg", "read", "reading a table without Spark") from None
     let_variants_pass()
+    limit_waits()
     catalog, s3 = connections.catalog(name), connections.s3
     if catalog.folder is not None and catalog.sqlite_file is not None and not catalog.sqlite_file.exists():
         # Without this check, pyiceberg would create the SQLite file, or report that its folder is missing.
@@ -164,6 +166,22 @@ def _explained(catalog: Settings) -> Iterator[None]:
             what = f"the catalog's database cannot be used: {error.orig}"
             raise Unreachable(what, where=where, hint="lakefeed check --connect shows the cause") from None
         raise catalogs.login_error(str(error.orig), catalogs.CatalogDatabase.of(catalog.uri)) from None
+
+
+@cache
+def limit_waits() -> None:
+    """Give pyiceberg's REST client the timeouts of Iceberg's client; it has none, and would wait forever."""
+    from pyiceberg.catalog.rest import RestCatalog
+
+    configure = RestCatalog._config_headers
+
+    def with_timeouts(self: RestCatalog, session: Session) -> None:
+        configure(self, session)
+        limits = (self.properties.get(f"rest.client.{each}-timeout-ms", 120_000) for each in ("connection", "socket"))
+        connect, answer = (int(each) / 1000 for each in limits)
+        session.request = partial(session.request, timeout=(connect, answer))  # type: ignore[method-assign]
+
+    RestCatalog._config_headers = with_timeouts  # type: ignore[method-assign]
 
 
 # pyiceberg 0.12 does not know the type variant. With the replacement below, pyiceberg reads metadata and manifests, but

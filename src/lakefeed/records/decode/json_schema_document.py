@@ -156,7 +156,6 @@ def _specification(document: Mapping[str, Any], schemas: Iterable[Mapping[str, A
 
 
 def _check(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """Check all schemas in a document, and return them."""
     schemas: list[dict[str, Any]] = []
     left: list[tuple[Any, Pointer]] = [(document, Pointer())]
     while left:

@@ -45,8 +45,6 @@ _ACCEPTED = "application/vnd.schemaregistry.v1+json, application/vnd.schemaregis
 
 @dataclass(frozen=True, kw_only=True)
 class ReferredSchema:
-    """A schema that another schema refers to."""
-
     name: str
     """The path of an import, or the value of ``$ref``."""
     text: str

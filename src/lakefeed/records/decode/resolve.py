@@ -192,7 +192,6 @@ def _of_stored(
 
 
 def _registered(spark: SparkSession, encoded: Encoded, registry: Registry, subject: str) -> Iterator[ResolvedDecoder]:
-    """Yield the decoders for all usable versions of a subject."""
     message = encoded.protobuf.message if encoded.protobuf else None
     client = SchemaRegistry.of(registry)
     for schema, text, passed in usable_versions(spark, client, subject, block=encoded.kind, message=message):

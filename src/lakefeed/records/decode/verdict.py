@@ -97,7 +97,6 @@ class RecordPolicy:
 
 
 def metadata_column(name: str) -> str:
-    """Return the name of the column for one of ``METADATA``."""
     return f"{METADATA_PREFIX}{name}"
 
 

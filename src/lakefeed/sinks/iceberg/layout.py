@@ -192,7 +192,6 @@ def _make(spark: SparkSession, statement: str, *, is_there: Callable[[], bool]) 
 
 
 def require_dead_letters(table: str, columns: Iterable[str]) -> None:
-    """Raise an error if a table for dead letters lacks a column of dead letters."""
     if missing := sorted(DEAD_LETTER_COLUMNS - set(columns)):
         raise ConfigError(
             f"{table} is not a table of dead letters: it lacks the columns {', '.join(missing)}",
@@ -238,7 +237,6 @@ def require_variants(table: str, rows: StructType, *, version: int) -> None:
 
 
 def require_rows(table: str, columns: Iterable[str]) -> None:
-    """Raise an error if a table for rows is a table of dead letters."""
     if set(columns) >= DEAD_LETTER_COLUMNS:
         raise ConfigError(
             f"{table} is a table of dead letters, and rows must not mix with them",
