@@ -158,6 +158,8 @@ RECIPES = {
     ),
     # The Iceberg version that vendors ship with Spark 4.1: tools/runtimes.py.
     "test-iceberg-1.11": Recipe(exact=("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0",)),
+    # Apicurio's REST catalog of Iceberg tables, which needs Java 21.
+    "test-apicurio-3.3": Recipe(exact=("io.apicurio:apicurio-registry-app:all@tar.gz:3.3.3",)),
     # Kafka's command-line tools, in addition to the jars of "kafka".
     "test-kafka-tools": Recipe(exact=("org.apache.kafka:kafka-tools:4.3.1",)),
     # All of JUnit in a single jar, for the unit tests of the Java code.

@@ -16,6 +16,7 @@ from lakefeed.sinks.definition import Problem
 from lakefeed_inspect.catalog_check import try_commits
 from lakefeed_local.stack import Endpoints
 from tests.support.servers import deviations
+from tests.support.servers.apicurio_catalog import apicurio_catalog
 from tests.support.servers.deviations import Deviation
 from tests.support.servers.glue_catalog import glue_catalog
 from tests.support.servers.hive_metastore import hive_metastore
@@ -70,7 +71,10 @@ def glue(stack: Endpoints, endpoint: str) -> Case:
     return Case(block, Connections.from_environment(stack.as_environment()))
 
 
-@pytest.fixture(params=["sqlite", "postgresql", "rest", "glue", pytest.param("hive", marks=pytest.mark.slow)])
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("hive", "apicurio")]
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "rest", "glue", *SLOW])
 def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Case]:
     """Yield each catalog that the tests can start."""
     place = f"file://{tmp_path}"
@@ -86,6 +90,9 @@ def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Case]:
     elif request.param == "glue":
         with glue_catalog() as endpoint:
             yield glue(request.getfixturevalue("stack"), endpoint)
+    elif request.param == "apicurio":
+        with apicurio_catalog(request.getfixturevalue("tmp_path_factory").mktemp("log"), warehouse=place) as url:
+            yield Case(Catalog(type="rest", uri=url), folder=tmp_path)
     else:
         with hive_metastore() as server:
             yield Case(Catalog(type="hive", uri=server.uri, warehouse=place), folder=tmp_path)
@@ -118,6 +125,10 @@ DEVIATIONS: dict[str, tuple[Deviation, list[str]]] = {
     ),
     "no creation": (deviations.no_creation, [f"{UNTRIED}this login cannot create a table: ForbiddenException"]),
     "no purge": (deviations.no_purge, []),
+    "creation without an answer": (
+        deviations.creation_502,
+        [f"{UNTRIED}this login cannot create a table: ServerError"],
+    ),
 }
 
 
@@ -141,10 +152,13 @@ def test_the_check_refuses_a_glue_server_that_ignores_versions(stack: Endpoints)
         compare(glue(stack, endpoint).problems(), [FIRST, BOTH])
 
 
-def test_the_check_names_a_scratch_table_that_it_cannot_drop(deviating: Callable[[Deviation], Case]) -> None:
-    found = deviating(deviations.no_drop).problems()
-    compare(found, ["warning: the scratch table of this check is still there: ForbiddenException"])
-    table = str(found[0].hint).split()[2]
+@pytest.mark.parametrize("deviation", [deviations.no_drop, deviations.creation_502_no_drop], ids=["made", "no answer"])
+def test_the_check_names_a_scratch_table_that_it_cannot_drop(
+    deviating: Callable[[Deviation], Case], deviation: Deviation
+) -> None:
+    found = deviating(deviation).problems()
+    compare(found[-1:], ["warning: the scratch table of this check is still there: ForbiddenException"])
+    table = str(found[-1].hint).split()[2]
     assert table.startswith("c.ns.lakefeed_scratch_")
     case = deviating(deviations.none)
     with open_catalog("c", connections=case.opened) as catalog:

@@ -35,6 +35,12 @@ def conflict_400(kind: str, body: bytes, send: Callable[[bytes], Answer]) -> Ans
     return _refusal(400, "BadRequestException") if (kind, answer[0]) == ("commit", 409) else answer
 
 
+def creation_502(kind: str, body: bytes, send: Callable[[bytes], Answer]) -> Answer:
+    """Create tables, and answer by 502."""
+    answer = send(body)
+    return (502, b"") if kind == "creation" else answer
+
+
 def _ignoring(is_ignored: Callable[[Any], bool]) -> Deviation:
     def answer(kind: str, body: bytes, send: Callable[[bytes], Answer]) -> Answer:
         if kind == "commit":
@@ -83,3 +89,8 @@ no_keys = _losing(lambda key: key.startswith("lakefeed."))
 no_creation = _always(_refusal(403, "ForbiddenException"), "creation")
 no_purge = _always(_refusal(403, "ForbiddenException"), "purge")
 no_drop = _always(_refusal(403, "ForbiddenException"), "purge", "DELETE")
+
+
+def creation_502_no_drop(kind: str, body: bytes, send: Callable[[bytes], Answer]) -> Answer:
+    """Create tables, answer by 502, and refuse to drop them."""
+    return creation_502(kind, body, lambda sent: no_drop(kind, sent, send))

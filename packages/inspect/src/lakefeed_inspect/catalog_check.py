@@ -65,5 +65,5 @@ def _tried(name: str, catalog: Catalog, namespace: list[str], connections: Conne
             what = f"this catalog does not guard commits, so rows could be lost or doubled: {fault.what}"
             yield problem(what, "use another catalog, or a release that guards commits", "error", about=shown)
         else:
-            hint = "two commits at once stop a feed with this error; its next start continues"
+            hint = "a feed commits again after it; programs without lakefeed that write the table stop with this error"
             yield problem(f"this catalog guards commits, but {fault.what}", hint)

@@ -15,6 +15,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
     CommitFailedException,
     CommitStateUnknownException,
+    ForbiddenError,
+    NamespaceAlreadyExistsError,
     NoSuchNamespaceError,
     NoSuchTableError,
     ServerError,
@@ -90,16 +92,21 @@ class ScratchTable:
         self._has_created_namespace = False
         self._landed: list[Snapshot] = []
         self._made: list[Table] = []
+        self._may_exist = False
         self.name = (*namespace, f"{NAME}{uuid.uuid4().hex[:8]}")
 
     def create(self) -> None:
         """Create the table; raise NotTried if the catalog does not let this login do that."""
         try:
             if not self._clients[0].namespace_exists(self._namespace):
-                self._clients[0].create_namespace(self._namespace)
                 self._has_created_namespace = True
+                self._clients[0].create_namespace(self._namespace)
+            self._may_exist = True
             self._create(0)
         except Exception as error:
+            # After other errors the namespace or the table may exist: the answer may be lost.
+            self._has_created_namespace &= not isinstance(error, NamespaceAlreadyExistsError)
+            self._may_exist &= not isinstance(error, ForbiddenError)
             raise NotTried(f"this login cannot create a table: {reason(error)}") from error
 
     def faults(self) -> Iterator[Fault]:
@@ -139,7 +146,11 @@ class ScratchTable:
         if self._has_created_namespace:
             with suppress(Exception):
                 self._clients[0].drop_namespace(self._namespace)
-        return left if self._made else None
+        return left if self._made or (self._may_exist and _outcome(self._require_absent) is not None) else None
+
+    def _require_absent(self) -> None:
+        if self._clients[0].table_exists(self.name):
+            raise TableAlreadyExistsError
 
     def _create(self, client: int) -> None:
         properties = {"format-version": "2", KEY: "0"}

@@ -174,7 +174,7 @@ class RegistryServer(JavaPart):
         write_properties(self.properties, settings)
 
     def command(self) -> list[str]:
-        (main_jar,) = _unpack_registry().glob("apicurio-registry-app-*-runner.jar")
+        (main_jar,) = unpack_registry().glob("apicurio-registry-app-*-runner.jar")
         # Without Java's second JIT compiler, the server starts in half the time.
         return self.java("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-jar", str(main_jar))
 
@@ -196,13 +196,13 @@ class RegistryServer(JavaPart):
         compatibility_set.touch()
 
 
-def _unpack_registry() -> Path:
+def unpack_registry(group: str = "registry") -> Path:
     """Return the registry's directory in the cache; extract the archive if it is missing."""
-    (artifact,) = jars.read_lock().of(["registry"])
+    (artifact,) = jars.read_lock().of([group])
     target = jars.cache_directory() / "registry" / artifact.sha256[:16]
     if target.exists():
         return target
-    (archive,) = jars.fetch(["registry"])
+    (archive,) = jars.fetch([group])
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".unpacking-", ignore_cleanup_errors=True) as temporary:
         with tarfile.open(archive) as tar:
