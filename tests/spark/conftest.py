@@ -25,7 +25,7 @@ TELLING = {
     "test_two_drivers_that_take_the_fence_together_get_different_fences",
     "test_a_commit_that_was_sent_before_the_fence_was_taken_does_not_land",
     "test_a_commit_that_was_refused_leaves_no_file",
-    "test_a_conflict_that_is_answered_by_400_stops_the_driver_and_loses_nothing",
+    "test_each_answer_to_a_commit_lands_it_once_or_is_a_clear_error",
     "test_if_several_jobs_take_the_lease_together_one_job_gets_it",
     "test_an_upkeep_lease_that_was_requested_before_another_was_taken_is_refused",
 }

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from py4j.protocol import Py4JJavaError
 
+from lakefeed.clients.spark.errors import translate
+from lakefeed.errors import AccessDenied, JobFailed, LakefeedError, Unreachable
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.sinks.definition import TableChange
 from lakefeed.sinks.iceberg.layout import carry_out, creation
@@ -22,21 +24,19 @@ from tests.support.servers.rest_catalog import Fault
 
 rest_only = pytest.mark.parametrize("catalog", ["rest"], indirect=True)
 
-# For each answer: True if the batch lands without an error of the driver; False if the driver gets an error, and can
-# land the batch again.
-LANDS: dict[Fault, bool] = {
-    "not-applied-503": False,
-    "not-applied-500": False,
-    "applied-409": True,
-    "applied-503": True,
-    "applied-500": True,
-    "applied-502": True,
-    "applied-504": True,
-    "applied-hung-up": True,
-    "not-applied-401": False,
-    "applied-401": True,
-    "applied-404": True,
-    "applied-cut": True,
+# The error after each answer to a commit that the catalog did not apply, or None if the commit is sent again. A running
+# feed waits for the server after Unreachable and AccessDenied; JobFailed stops it.
+NOT_APPLIED: dict[str, type[LakefeedError] | None] = {
+    **dict.fromkeys(["409", "429"]),
+    **dict.fromkeys(["400", "404", "412", "422", "501", "html-404"], JobFailed),
+    **dict.fromkeys(["401", "419"], AccessDenied),
+    **dict.fromkeys(["500", "502", "503", "504", "hung-up", "cut", "html-200", "html-502"], Unreachable),
+}
+# If another commit came first, the commit is sent again, whatever the answer: it cannot land late.
+OUTCOMES = {
+    "applied": dict.fromkeys(NOT_APPLIED),
+    "not-applied": NOT_APPLIED,
+    "overtaken": dict.fromkeys(NOT_APPLIED),
 }
 STATUSES = [300, 301, 302, 303, 304, 307, 308, 400, 401, 402, 403, 404, 405, 406, 408, 409, 410, 412, 413, 418]
 STATUSES += [419, 421, 422, 425, 428, 429, 431, 451, 500, 501, 502, 503, 504, 505, 507, 508, 511, 520, 524, 599]
@@ -58,25 +58,33 @@ CHANGES: dict[str, Callable[[Table], object]] = {
 
 
 @rest_only
-@pytest.mark.parametrize("fault", LANDS)
-def test_a_batch_lands_once_whatever_the_catalog_answers_to_its_commit(
-    table: Table, catalog: RestCase, fault: Fault
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("situation", OUTCOMES)
+def test_each_answer_to_a_commit_lands_it_once_or_is_a_clear_error(
+    table: Table, catalog: RestCase, situation: str
 ) -> None:
     table.land(0, 2)
-    catalog.server.fail_next(fault)
-    failed = False
-    try:
-        table.land(2, 4)
-    except Exception as error:
-        failed = "on purpose" in str(error)
-    finally:
+    found: dict[str, type[LakefeedError] | None] = {}
+    others = []
+    for answer in NOT_APPLIED:
+        end = table.end
+        catalog.server.held.hold(b'"lakefeed.ranges"')
+        with ThreadPoolExecutor(1) as thread:
+            landing = thread.submit(table.land, end, end + 2)
+            assert catalog.server.held.arrived.wait(60)
+            if situation == "overtaken":
+                others.append(-end)
+                table.plain(-end)
+            catalog.server.fail_next(f"{'applied' if situation == 'applied' else 'not-applied'}-{answer}")
+            catalog.server.held.release()
+            error = landing.exception(120)
         catalog.server.fail_next()
-    assert failed != LANDS[fault]
-    if failed:
-        table.land(2, 4)
-    refused(lambda: table.land(2, 4), "begins at 2, the table ends at 4")
-    table.land(4, 6)
-    assert table.ids() == [0, 1, 2, 3, 4, 5]
+        found[answer] = None if error is None else type(translate(error))
+        if error is not None:
+            table.land(end, end + 2)
+        assert table.end == end + 2
+    assert found == OUTCOMES[situation]
+    assert table.ids() == [*sorted(others), *range(table.end)]
 
 
 @rest_only
@@ -167,24 +175,6 @@ def test_a_commit_that_was_sent_before_the_fence_was_taken_does_not_land(table: 
         assert "another driver has taken over" in str(late.exception(60))
     table.land(2, 4, fence=new)
     assert table.ids() == [0, 1, 2, 3]
-
-
-@rest_only
-def test_a_conflict_that_is_answered_by_400_stops_the_driver_and_loses_nothing(table: Table, catalog: RestCase) -> None:
-    table.land(0, 2)
-    catalog.server.held.hold(b'"lakefeed.ranges"')
-    catalog.server.deviation = deviations.conflict_400
-    try:
-        with ThreadPoolExecutor(1) as thread:
-            late = thread.submit(table.land, 2, 4)
-            assert catalog.server.held.arrived.wait(60)
-            table.plain(100)
-            catalog.server.held.release()
-            assert "Commit validation failed" in str(late.exception(60))
-        table.land(2, 4)
-    finally:
-        catalog.server.deviation = deviations.none
-    assert table.ids() == [0, 1, 2, 3, 100]
 
 
 @rest_only

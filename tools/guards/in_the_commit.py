@@ -114,9 +114,16 @@ IN_THE_COMMIT = (
     java(
         "lost answer: a commit that has landed counts as failed",
         "commit/CheckedOperations",
-        "if (!hasLanded(added, failure)) {",
+        "if (!added.stream().allMatch(each -> now.snapshot(each.snapshotId()) != null)) {",
         "if (true) {",
-        f"{REST}a_batch_lands_once_whatever_the_catalog_answers_to_its_commit",
+        f"{REST}each_answer_to_a_commit_lands_it_once_or_is_a_clear_error",
+    ),
+    java(
+        "conflict: a conflict that is answered by 400 ends the commit",
+        "commit/CheckedOperations",
+        "throw base != null && isOvertaken(",
+        "throw false && isOvertaken(",
+        f"{REST}each_answer_to_a_commit_lands_it_once_or_is_a_clear_error",
     ),
     java(
         "lost answer: files of a commit with an unknown outcome are deleted",

@@ -62,8 +62,6 @@ class _Snapshot:
 
 
 class IcebergLedger:
-    """The ledger of one feed in one Iceberg table."""
-
     keeps_offsets: ClassVar[bool] = True
 
     def __init__(self, spark: SparkSession, table: str, feed: str, *, branch: str | None = None) -> None:

@@ -9,7 +9,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field
@@ -29,8 +29,9 @@ from tests.support.servers.process import answers, running
 Fault: TypeAlias = str
 """``applied``, ``not-applied``, or ``late`` (applied when a test allows it), plus the answer to a change of a table.
 
-The answer is a status such as ``-401``; or ``-hung-up`` if there is no answer, ``-cut`` if only half an answer is sent,
-``-silent`` if the answer comes after the client's timeout. Without a suffix the answer is the normal one.
+The answer is a status such as ``-401``, or ``-html-502`` for a page of HTML; or ``-hung-up`` if there is no answer,
+``-cut`` if only half an answer is sent, ``-silent`` if the answer comes after the client's timeout. Without a suffix
+the answer is the normal one.
 """
 SILENCE_SECONDS = 17
 NOT_MODIFIED = 304
@@ -75,7 +76,7 @@ class RestCatalog:
         warehouse: the name of the only warehouse.
         client_id: the id of the client that may get a token.
         client_secret: the client's secret.
-        vended: the store's keys and settings, for clients that request them.
+        vended: returns the store's keys and settings for a client that requests the table with this path.
         token_seconds: how long a token is valid.
         announced_seconds: the validity that the answer with a token claims; None for the real validity.
         asked_for: the scopes and delegations that clients have requested.
@@ -87,7 +88,7 @@ class RestCatalog:
     warehouse: str = "production"
     client_id: str = "lakefeed"
     client_secret: str = field(default_factory=lambda: secrets.token_hex(12), repr=False)
-    vended: Mapping[str, str] = field(default_factory=dict, repr=False)
+    vended: Callable[[str], Mapping[str, str]] = field(default=lambda _: {}, repr=False)
     token_seconds: float = 3600
     announced_seconds: float | None = None
     asked_for: list[str] = field(default_factory=list)
@@ -160,6 +161,11 @@ class _Gate(Handler):
         changes |= self.command == "POST" and path.endswith("/tables") and self.catalog.breaks_creations
         if changes:
             self.catalog.held.pass_by(body)
+        if path.endswith("/credentials"):
+            self.catalog.asked_for.append("credentials")
+            vended = {"prefix": "s3://", "config": self.catalog.vended(path.removesuffix("/credentials"))}
+            self.send(200, json.dumps({"storage-credentials": [vended]}).encode())
+            return
         fault = (self.catalog.next_fault() or None) if changes else None
         if not changes and "/tables/" in path and self.catalog.refused_reads and not self.catalog.has_faults:
             self.catalog.refused_reads -= 1
@@ -176,6 +182,10 @@ class _Gate(Handler):
         if kind.isdigit():
             kinds = {409: "CommitFailedException", 503: "ServiceUnavailableException"}
             self._refuse(int(kind), kinds.get(int(kind), "InternalServerError"), "on purpose")
+            return
+        if kind.startswith("html-"):
+            page = b"<html><h1>On purpose</h1></html>"
+            self.send(int(kind.removeprefix("html-")), page, {"content-type": "text/html"})
             return
         if kind == "silent":
             time.sleep(SILENCE_SECONDS)
@@ -224,7 +234,7 @@ class _Gate(Handler):
             return answer
         self.catalog.asked_for.append(f"delegation {delegation}")
         document = json.loads(answer)
-        document.setdefault("config", {}).update(self.catalog.vended)
+        document.setdefault("config", {}).update(self.catalog.vended(urlsplit(self.path).path))
         return json.dumps(document).encode()
 
     def _refuse(self, status: int, kind: str, message: str) -> None:
@@ -259,7 +269,7 @@ def rest_catalog(
         with running(
             command, log=Path(folder, "log"), ready=lambda: answers(url), environment={**os.environ, **environment}
         ):
-            catalog = RestCatalog(port=0, behind=behind, vended=vended or {})
+            catalog = RestCatalog(port=0, behind=behind, vended=lambda _: vended or {})
             with serving(type("Gate", (_Gate,), {"catalog": catalog})) as catalog.port:
                 yield catalog
 

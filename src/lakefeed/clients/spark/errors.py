@@ -117,7 +117,7 @@ KNOWN: dict[str, LakefeedError] = {
     r"FATAL: database .* does not exist": ResourceMissing(
         "the catalog's database server has no such database", hint="create it, or correct catalogs.<name>.uri"
     ),
-    r"NotAuthorizedException|ForbiddenException: ": AccessDenied(
+    r"NotAuthorizedException|ForbiddenException: |RESTException: [^\n]*\b419\b": AccessDenied(
         "the REST catalog refuses the login", hint="check catalogs.<name>.credential or token; a token may have expired"
     ),
     r"(?:UnknownTopicOrPartition|This server does not host this topic-partition)": ResourceMissing(
@@ -144,8 +144,13 @@ KNOWN: dict[str, LakefeedError] = {
     # Here the server has answered with an error; errors of connections follow below.
     (
         r"(?:SlowDown|Status Code: (?:5\d\d|429)|ServiceUnavailableException|ServiceFailureException|"
-        r"CommitStateUnknownException|RESTException: [^\n]*\b(?:5\d\d|429)\b|Service Unavailable|Bad Gateway)"
+        r"CommitStateUnknownException|RESTException: (?:Error occurred|[^\n]*\b(?:5\d\d|429)\b)|Service Unavailable|"
+        r"Bad Gateway)"
     ): _SERVER_FAILS,
+    r"iceberg\.exceptions\.(?:BadRequest|NoSuchTable|REST|UnprocessableEntity)Exception: ": JobFailed(
+        "the REST catalog refuses a change of the table",
+        hint="read the catalog's log, and try lakefeed check --connect",
+    ),
     r"(?:the database system is (?:starting up|shutting down|in recovery)|terminating connection due to)": Unreachable(
         "the catalog's database does not answer", hint="check that the database at catalogs.<name>.uri runs"
     ),

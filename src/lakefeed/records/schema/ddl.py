@@ -102,7 +102,6 @@ def _new_column(path: Path, type_: DataType, defaults: Mapping[str, tuple[str, s
 
 
 def column_sql(path: Path, type_: DataType) -> str:
-    """Return name and type of a column in SQL."""
     return f"{quoted(path)} {type_sql(type_, variants=True)}"
 
 

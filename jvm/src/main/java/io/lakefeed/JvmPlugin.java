@@ -88,8 +88,7 @@ public final class JvmPlugin implements SparkPlugin {
                 String[] trust = (String[]) context.ask(TRUST);
                 Trust.install(trust[0], trust[1], trust[2]);
             } catch (Exception failed) {
-                // Fail here: without the certificates a task would fail later, with an error that does not show the
-                // cause.
+                // Fail here: without the certificates a task would fail later, with an error that hides the cause.
                 throw new IllegalStateException(
                         "the executor cannot install the driver's certificates: see the cause below", failed);
             }

@@ -226,8 +226,7 @@ final class Bucket {
         /** Removes an object that {@link #putIfAbsent} has just written, with its version. */
         void removeNew(String key, String version) throws IOException {
             if (version == null) {
-                // Without versioning, delete the object alone. If versioning is suspended, this would leave a delete
-                // marker.
+                // Without versioning, delete the object alone. Where it is suspended, this would leave a delete marker.
                 remove(List.of(key));
             } else {
                 delete(identifier(key, version));

@@ -132,8 +132,7 @@ final class EntryOutput extends CancellableFSDataOutputStream {
                 if (owner != null) {
                     throw exists(failed);
                 }
-                // No object exists: the other writer's PUT has failed, or the other writer has deleted its object. Try
-                // again.
+                // No object exists: the other writer's PUT has failed, or it has deleted its object. Try again.
                 if (attempt == ATTEMPTS || copy.content() == null) {
                     throw failed;
                 }

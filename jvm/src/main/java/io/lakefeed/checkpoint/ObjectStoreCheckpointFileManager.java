@@ -44,8 +44,7 @@ public final class ObjectStoreCheckpointFileManager implements CheckpointFileMan
         try {
             return new FileContextBasedCheckpointFileManager(path, conf);
         } catch (Exception undeclared) {
-            // Scala declares no checked exceptions, so javac refuses to catch UnsupportedFileSystemException by its
-            // name.
+            // Scala declares no checked exceptions, so javac refuses to catch UnsupportedFileSystemException by name.
             if (undeclared instanceof UnsupportedFileSystemException) {
                 return new FileSystemBasedCheckpointFileManager(path, conf);
             }

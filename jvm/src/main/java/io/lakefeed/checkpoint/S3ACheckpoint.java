@@ -228,8 +228,7 @@ final class S3ACheckpoint implements CheckpointFileManager {
         } else if (log.hasLater(name)) {
             bucket.deletions.later(key);
         } else {
-            // Only a rollback deletes the newest entry. Delete it now, because a driver may soon write this entry
-            // again.
+            // Only a rollback deletes the newest entry. Delete it now, because a driver may soon write it again.
             bucket.deletions.now(key);
         }
         log.deleted(name);

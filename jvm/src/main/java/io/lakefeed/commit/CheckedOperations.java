@@ -9,6 +9,7 @@ import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.iceberg.BaseMetastoreTableOperations;
@@ -18,6 +19,8 @@ import org.apache.iceberg.SnapshotSummary;
 import org.apache.iceberg.TableMetadata;
 import org.apache.iceberg.TableOperations;
 import org.apache.iceberg.encryption.EncryptionManager;
+import org.apache.iceberg.exceptions.CleanableFailure;
+import org.apache.iceberg.exceptions.CommitFailedException;
 import org.apache.iceberg.exceptions.CommitStateUnknownException;
 import org.apache.iceberg.io.FileIO;
 import org.apache.iceberg.io.LocationProvider;
@@ -110,6 +113,9 @@ final class CheckedOperations implements TableOperations {
      * Commits; after a failure, reads the table to learn whether the commit has succeeded. A proxy can answer 401 to a
      * change that was applied, and a request that is sent twice conflicts with itself. After such failures, Iceberg
      * would delete the files of the commit ({@code CleanableFailure}).
+     *
+     * @throws CommitFailedException if another commit came first, so that Iceberg tries again: some catalogs answer a
+     *     conflict by 400 or 500, after which it would give up (apache/iceberg#16644, lakekeeper/lakekeeper#1147)
      */
     private void delegate(TableMetadata base, TableMetadata changed, List<Snapshot> added) {
         try {
@@ -117,8 +123,14 @@ final class CheckedOperations implements TableOperations {
                 operations.commit(base, changed);
             }
         } catch (RuntimeException failure) {
-            if (!hasLanded(added, failure)) {
+            if (added.isEmpty()) {
                 throw failure;
+            }
+            TableMetadata now = afterFailure(failure);
+            if (!added.stream().allMatch(each -> now.snapshot(each.snapshotId()) != null)) {
+                throw base != null && isOvertaken(base, now, added.get(0).parentId(), failure)
+                        ? new CommitFailedException(failure, "another commit came first: %s", failure.getMessage())
+                        : failure;
             }
         } finally {
             loaded = null;
@@ -141,14 +153,23 @@ final class CheckedOperations implements TableOperations {
         }
     }
 
-    /** Returns whether the table has these snapshots; if that is unknown, throws an error that spares the files. */
-    private boolean hasLanded(List<Snapshot> added, RuntimeException failure) {
-        if (added.isEmpty()) {
-            return false;
+    /**
+     * Returns whether another commit came first, so that Iceberg may send a failed one again. Unless the catalog has
+     * refused the failed one, it may land late while a branch ends at its parent.
+     */
+    private static boolean isOvertaken(TableMetadata base, TableMetadata now, Long parent, RuntimeException failure) {
+        if (failure instanceof CleanableFailure) {
+            return !Objects.equals(base.metadataFileLocation(), now.metadataFileLocation());
         }
+        return parent == null
+                ? !now.refs().isEmpty()
+                : now.refs().values().stream().noneMatch(each -> each.snapshotId() == parent);
+    }
+
+    /** Returns the table's metadata after a failed commit; throws an error that keeps the files if they are unknown. */
+    private TableMetadata afterFailure(RuntimeException failure) {
         try {
-            TableMetadata now = refresh();
-            return added.stream().allMatch(each -> now.snapshot(each.snapshotId()) != null);
+            return refresh();
         } catch (RuntimeException unanswered) {
             failure.addSuppressed(unanswered);
             throw failure instanceof CommitStateUnknownException

@@ -1,17 +1,10 @@
 package io.lakefeed.commit;
 
 import io.lakefeed.FunctionsOnly;
-import java.util.Map;
-import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** Provides {@code <catalog>.outcome_<commit id>}, which counts the records of the open batch of this commit. */
 public final class OutcomeCatalog extends FunctionsOnly {
     private static final String PREFIX = "outcome_";
-
-    @Override
-    protected Map<String, Binding> functions(String name, CaseInsensitiveStringMap options) {
-        return Map.of();
-    }
 
     @Override
     protected Binding function(String function) {

@@ -57,8 +57,7 @@ abstract class AvroStep {
                 throw BadRecord.of(bad).item(size);
             }
         }
-        // All empty arrays share one object: otherwise an array of empty arrays would need far more memory than its
-        // bytes.
+        // All empty arrays share one object: otherwise an array of empty arrays would need more memory than its bytes.
         return size == 0 ? EMPTY : new GenericArrayData(size == items.length ? items : Arrays.copyOf(items, size));
     }
 

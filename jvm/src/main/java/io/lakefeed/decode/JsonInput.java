@@ -199,7 +199,6 @@ final class JsonInput implements Closeable {
         return variant(json(), budget);
     }
 
-    /** Returns JSON text as a variant. */
     static VariantVal variant(UTF8String json, MemoryBudget budget) throws IOException {
         budget.charge(4L * MemoryBudget.OBJECT + 4L * json.numBytes());
         try {

@@ -30,7 +30,6 @@ public final class ProtobufSchemas {
         return ProtoTypes.of(ProtoTypes.read(text), files);
     }
 
-    /** Returns the types of a descriptor set in Base64. */
     public static ProtoTypes typesOfSet(String base64) {
         return ProtoTypes.ofSet(Base64.getDecoder().decode(base64));
     }

@@ -60,8 +60,7 @@ final class SingleFlight<K, V> {
             throw definite;
         } finally {
             running.remove(key);
-            // This has no effect if the request has ended. If this thread was interrupted, null makes a waiting thread
-            // send it.
+            // No effect if the request has ended. If this thread was interrupted, null makes a waiting thread send it.
             mine.complete(null);
         }
     }

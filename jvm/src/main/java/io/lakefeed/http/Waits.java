@@ -5,8 +5,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Remembers the servers that tasks of this JVM wait for; on the driver, also the servers that tasks of executors wait
- * for.
+ * Remembers the servers that tasks of this JVM wait for; on the driver, also those that tasks of executors wait for.
  */
 public final class Waits {
     private static final long KEPT_NANOS = TimeUnit.SECONDS.toNanos(10);

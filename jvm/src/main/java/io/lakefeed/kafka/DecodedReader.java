@@ -122,8 +122,7 @@ final class DecodedReader implements PartitionReader<InternalRow> {
             metadata.update(policy.keep().size(), changes.deletes(joined, value == nulls));
         }
         if (reason != null && reason.startsWith(policy.unknownSchema())) {
-            // This id comes from broken bytes and belongs to no schema, so it is not reported as a schema that the
-            // table lacks.
+            // This id comes from broken bytes and belongs to no schema, so it is not reported as a new one.
             schemaId = NO_SCHEMA;
         }
         UTF8String why = reason == null ? NO_REASON : UTF8String.fromString(reason);

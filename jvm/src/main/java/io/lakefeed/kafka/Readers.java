@@ -55,8 +55,7 @@ record Readers(StructType columns, boolean fast, boolean keeps) implements Parti
             this.keeps = keeps;
             until = range.untilOffset();
             timeoutMs = slice.pollTimeoutMs();
-            // No further name is needed: the settings differ between queries, because Spark gives each query its own
-            // group.
+            // No further name is needed: the settings of queries differ, because Spark gives each its own group.
             consumer = PartitionConsumer.take("", slice.executorKafkaParams(), range.topicPartition());
             consumer.begin(range.fromOffset());
         }

@@ -1,8 +1,6 @@
 package io.lakefeed.metrics;
 
 import com.codahale.metrics.MetricRegistry;
-import java.util.Map;
-import org.apache.spark.SparkContext;
 import org.apache.spark.api.plugin.DriverPlugin;
 import org.apache.spark.api.plugin.ExecutorPlugin;
 import org.apache.spark.api.plugin.PluginContext;
@@ -19,11 +17,6 @@ public final class FeedMetrics implements SparkPlugin {
     public DriverPlugin driverPlugin() {
         return new DriverPlugin() {
             private MetricRegistry registry;
-
-            @Override
-            public Map<String, String> init(SparkContext context, PluginContext plugin) {
-                return Map.of();
-            }
 
             @Override
             public void registerMetrics(String application, PluginContext context) {

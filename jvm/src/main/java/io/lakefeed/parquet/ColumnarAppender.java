@@ -95,8 +95,7 @@ final class ColumnarAppender implements FileAppender<InternalRow> {
     public void add(InternalRow row) {
         try {
             for (int at = 0; at < roots.length; at++) {
-                // The cast lets HotSpot call the methods of flat columns directly, although other files may have nested
-                // columns.
+                // The cast lets HotSpot call methods of flat columns directly, although other files may nest columns.
                 if (roots[at] instanceof PageBuffer flat) {
                     flat.write(row, at, 0);
                     flat.endRow();

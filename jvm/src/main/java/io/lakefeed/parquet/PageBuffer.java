@@ -261,8 +261,7 @@ abstract class PageBuffer implements Column {
         /** Returns the most bytes that {@code count} values of {@code width} bits can take. */
         static int mostBytes(int count, int width) {
             int groups = (count + GROUP - 1) / GROUP;
-            // A run takes at most nine bytes, five for its header and four for its value, and replaces one group or
-            // more.
+            // A run takes at most nine bytes, five for its header and four for its value, and replaces a group or more.
             return groups * Math.max(width, 9) + 16;
         }
 

@@ -110,8 +110,7 @@ final class ProtoOptions {
         Features features = before;
         Set<String> names = new HashSet<>();
         for (Option each : options) {
-            // Ignore extensions such as features.(pb.cpp): they are features of the code that is generated for a
-            // language.
+            // Ignore extensions such as features.(pb.cpp): they are features of the code generated for a language.
             if ((each.name + ".").startsWith(FEATURES) && !each.name.startsWith(FEATURES + "(")) {
                 String feature = each.name.substring(Math.min(FEATURES.length(), each.name.length()));
                 if (!Features.isKnown(feature, each.value, place)) {

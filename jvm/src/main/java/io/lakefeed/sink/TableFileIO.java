@@ -228,8 +228,7 @@ public final class TableFileIO extends S3FileIO {
                 file.close();
             }
             if (isTable) {
-                // The commit's next step makes the catalog refer to this file, and thereby to all files that this file
-                // names.
+                // The commit's next step makes the catalog refer to this file, and thereby to all files that it names.
                 Uploads.await(location);
             }
             if (whole != null) {

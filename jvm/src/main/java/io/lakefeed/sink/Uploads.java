@@ -12,8 +12,7 @@ import java.util.concurrent.Future;
 import org.apache.iceberg.relocated.com.google.common.util.concurrent.ThreadFactoryBuilder;
 
 /**
- * Uploads the metadata files of one commit at the same time: manifests, the manifest list, and the table's metadata
- * file.
+ * Uploads the metadata files of one commit together: manifests, the manifest list, and the table's metadata file.
  *
  * <p>Iceberg would write the files one after the other, with a request each. No reader uses the files before the
  * catalog refers to the table's metadata file, so the uploads may overlap. {@link #await} waits for all of them just

@@ -15,8 +15,7 @@ import scala.Function2;
 import scala.collection.Iterator;
 
 /**
- * Copies the rows of data files to new files, without the rows that a batch replaces, and returns where the rows are
- * now.
+ * Copies the rows of data files to new files, without those that a batch replaces; returns where the rows are now.
  *
  * <p>An input row has the columns of the new files, then the location of its old file and its position in that file.
  *

@@ -135,8 +135,7 @@ final class TaskFiles {
                 writer.close();
                 written.addAll(writer.result().dataFiles());
             } catch (IOException | RuntimeException alsoFailed) {
-                // The task already fails with its first error, and not with this one; upkeep removes the remaining
-                // files.
+                // The task already fails with its first error, not with this one; upkeep removes the remaining files.
                 continue;
             }
         }
