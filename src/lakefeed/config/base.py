@@ -268,7 +268,7 @@ def descriptions(model: type[BaseModel]) -> dict[str, str]:
 
 def summary(model: type[BaseModel]) -> str:
     """Return the first paragraph of a model's docstring on one line."""
-    return (model.__doc__ or "").split("\n\n")[0].replace("\n", " ").strip()
+    return " ".join((model.__doc__ or "").split("\n\n")[0].split())
 
 
 def _docstrings(model: type[BaseModel]) -> dict[str, str]:

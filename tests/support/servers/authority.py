@@ -12,6 +12,20 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+_NO_USAGE = dict.fromkeys(
+    (
+        "digital_signature",
+        "content_commitment",
+        "key_encipherment",
+        "data_encipherment",
+        "key_agreement",
+        "encipher_only",
+        "decipher_only",
+    ),
+    False,
+)
+_CA_USAGE = x509.KeyUsage(key_cert_sign=True, crl_sign=True, **_NO_USAGE)
+
 
 def _named(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
@@ -46,6 +60,7 @@ class Authority:
         certificate = (
             self._builder(self._name, self._key.public_key())
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_CA_USAGE, critical=True)
             .sign(self._key, hashes.SHA256())
         )
         self.file.write_bytes(certificate.public_bytes(Encoding.PEM))
@@ -75,4 +90,7 @@ class Authority:
             x509.CertificateBuilder(self._name, name, key, x509.random_serial_number())
             .not_valid_before(now - dt.timedelta(days=2))
             .not_valid_after(now + dt.timedelta(days=days))
+            # Python 3.13 refuses certificates without these identifiers, and authorities without a usage.
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
         )
