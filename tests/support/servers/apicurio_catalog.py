@@ -27,7 +27,8 @@ def apicurio_catalog(folder: Path, *, warehouse: str) -> Iterator[str]:
         "QUARKUS_HTTP_PORT": str(port),
     }
     options = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-    command = [newer_java(), *options, "-jar", unpack_registry("test-apicurio-3.3") / "quarkus-run.jar"]
+    program = unpack_registry("test-apicurio-3.3") / "quarkus-run.jar"
+    command = [str(newer_java()), *options, "-jar", str(program)]
     with running(
         command,
         log=folder / "apicurio.log",

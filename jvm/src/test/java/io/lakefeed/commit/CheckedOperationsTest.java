@@ -8,11 +8,14 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.lang.reflect.Method;
+import java.util.List;
 import java.util.function.UnaryOperator;
 import org.apache.iceberg.TableMetadata;
 import org.apache.iceberg.TableOperations;
+import org.apache.iceberg.exceptions.BadRequestException;
 import org.apache.iceberg.exceptions.CommitFailedException;
 import org.apache.iceberg.exceptions.CommitStateUnknownException;
+import org.apache.iceberg.exceptions.RESTException;
 import org.apache.iceberg.exceptions.ValidationException;
 import org.junit.jupiter.api.Nested;
 import org.junit.jupiter.api.Test;
@@ -301,6 +304,35 @@ class CheckedOperationsTest {
             store.current = Tables.add(mine, 2);
             commit(table -> Tables.rollBack(table, 1));
             assertEquals(2, store.current.currentSnapshot().snapshotId());
+        }
+
+        private void overtaken(RuntimeException answer) {
+            store.conflict = answer;
+            store.meanwhile = () -> store.current = TableMetadata.buildFrom(Tables.add(store.current, 9))
+                    .discardChanges()
+                    .withMetadataLocation("s3://lake/table/metadata/9.json")
+                    .build();
+            commit(table -> Tables.commit(table, 1, "A 0 5"));
+        }
+
+        @Test
+        void aConflictIsSentAgainWhateverTheCatalogAnswers() {
+            for (RuntimeException answer : List.of(
+                    new CommitFailedException("409"),
+                    new BadRequestException("400"),
+                    new RESTException("412"),
+                    new CommitStateUnknownException(new RuntimeException("500")))) {
+                store.current = Tables.empty();
+                Exception failed = assertThrows(CommitFailedException.class, () -> overtaken(answer));
+                assertSame(answer, failed.getCause());
+                assertEquals(9, store.current.currentSnapshot().snapshotId());
+            }
+        }
+
+        @Test
+        void aRefusalWithoutAConflictKeepsItsError() {
+            store.before = new BadRequestException("400");
+            assertThrows(BadRequestException.class, () -> commit(table -> Tables.commit(table, 1, "A 0 5")));
         }
 
         @Test

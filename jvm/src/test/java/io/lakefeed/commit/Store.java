@@ -11,6 +11,7 @@ final class Store implements TableOperations {
     TableMetadata current = Tables.empty();
     RuntimeException before;
     RuntimeException after;
+    RuntimeException conflict = new CommitFailedException("the table has changed");
     int commits;
     /** The action of another writer just before the next commit; it runs only once. */
     Runnable meanwhile;
@@ -26,7 +27,7 @@ final class Store implements TableOperations {
             once.run();
         }
         if (base != current) {
-            throw new CommitFailedException("the table has changed");
+            throw conflict;
         }
         current = changed;
         commits++;
