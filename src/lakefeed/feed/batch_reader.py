@@ -260,7 +260,6 @@ class QueryReader(BatchReader):
 
 
 def change_rule(deletes: DeleteRule) -> dict[str, Any]:
-    """Return the rule that ``ChangeRule.java`` applies to changes; None without upserts."""
     return {
         "column": DELETED,
         "tombstones": deletes.tombstones,

@@ -116,7 +116,6 @@ class StreamRun:
             self.source = replace(self.source, config=with_batches_of(self.source.config, most))
 
     def _decide(self, *, accept_loss: bool = False) -> FeedStart:
-        """Decide where a query of the feed would start now."""
         topics = self.topics
         return FeedStart(
             self.feed.identity,

@@ -148,7 +148,6 @@ def _gateway_runs() -> bool:
 
 
 def _spark_home() -> Path:
-    """Return the folder that PySpark's own function finds."""
     spec: Any = part_of_pyspark("find_spark_home")
     module: Any = module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -210,7 +210,6 @@ class SchemaRegistry:
         )
 
     def _contents(self, answer: Mapping[str, Any], subject: str | None) -> dict[str, Any]:
-        """Return the fields of a ``SchemaText``."""
         text, kind = str(answer["schema"]), str(answer.get("schemaType") or "AVRO")
         references = tuple(self._referred(answer, set(), 0, _context(subject or "")))
         if kind == "AVRO" and references:

@@ -111,7 +111,6 @@ class Named:
 
     @property
     def short_names(self) -> set[str]:
-        """The type's name and its aliases, without namespaces."""
         return {short_name(name) for name in (self.name, *self.aliases)}
 
 

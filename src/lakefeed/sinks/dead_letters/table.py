@@ -280,7 +280,6 @@ def read_recent(table: Table, feed: str, *, most: int, samples: int, longest: in
 
 
 def _newest(table: Table, tasks: Sequence[FileScanTask], *, most: int) -> list[FileScanTask]:
-    """Return enough files to contain the ``most`` newest letters."""
     field = table.schema().find_field("failed_at").field_id
 
     def failed_at(task: FileScanTask) -> int:
