@@ -12,4 +12,3 @@ COMMANDS: Mapping[str, CliCommand] = {
 }
 JARS = ("lakefeed_receipts/lakefeed-receipts.jar",)
 PAGE = "verify"
-"""The documentation page that errors of this package link to."""

@@ -19,7 +19,6 @@ from lakefeed.offsets.ranges import OffsetRange
 if TYPE_CHECKING:
     from lakefeed_receipts.content import ContentProof
 
-MOST_SHOWN = 50
 A_FILE = click.Path(dir_okay=False, path_type=Path)
 
 
@@ -30,9 +29,7 @@ A_FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--partition", type=click.IntRange(0), help="Only this partition of the topic.")
 @click.option("--sample", type=click.IntRange(1), metavar="N", help="Only N commits, chosen at random.")
 @click.option("--sign", "sign_by", type=A_FILE, metavar="KEYFILE", help="Sign a statement by this Ed25519 key (PEM).")
-@click.option(
-    "--to", type=click.Path(dir_okay=False, writable=True, path_type=Path), help="The statement's file, with --sign."
-)
+@click.option("--to", type=A_FILE, help="The statement's file, with --sign.")
 @topic_option
 @output_option
 def content(pipeline: Path, topic: str | None, sign_by: Path | None, to: Path | None, **chosen: Any) -> None:
@@ -65,7 +62,7 @@ def _lines(proof: ContentProof) -> Iterator[str]:
     if proof.rows_unproven:
         yield f"  {proof.rows_unproven:,} rows have no receipt"
     yield from (f"  proven  {span.topic}-{span.partition} [{span.start}, {span.end})" for span in proof.proven)
-    yield from first_lines([f"{each.kind:<16} {each.what}" for each in proof.findings], most=MOST_SHOWN)
+    yield from first_lines([f"{each.kind:<16} {each.what}" for each in proof.findings], most=50)
 
 
 @click.command("verify --statement")
@@ -82,10 +79,7 @@ def statement(file: Path, public_key: Path | None) -> None:
     document = read_statement(file, public_key)
     stated = document["statement"]
     at = datetime.fromtimestamp(stated["at"], UTC).isoformat(timespec="seconds")
-    lines = [
-        f"signed by the key {document['public_key']}",
-        f"{stated['feed']} in {stated['table']}, snapshot {stated['snapshot_id']}, at {at}: as written",
-        f"  {'all' if stated['whole'] else 'a part'} of the rows; {stated['rows_unproven']:,} rows have no receipt",
-        *(f"  proven  {span}" for span in stated["proven"]),
-    ]
-    emit({"valid": True, **stated}, lines)
+    what = f"{stated['feed']} in {stated['table']}, snapshot {stated['snapshot_id']}, at {at}: as written"
+    part = f"  {'all' if stated['whole'] else 'a part'} of the rows; {stated['rows_unproven']:,} rows have no receipt"
+    spans = (f"  proven  {span}" for span in stated["proven"])
+    emit({"valid": True, **stated}, [f"signed by the key {document['public_key']}", what, part, *spans])

@@ -14,29 +14,21 @@ from lakefeed.clients.spark.connect import classic
 from lakefeed.clients.spark.errors import translating
 from lakefeed.errors import ConfigError
 from lakefeed.lazy import SparkSession
-from lakefeed.ledger.snapshots import ancestors, head_of
+from lakefeed.ledger.snapshots import head_of
 from lakefeed.messages.printable import counted
 from lakefeed.offsets.ranges import OffsetRange, intersection, union
 from lakefeed.operations.verify.evidence import Finding
-from lakefeed_receipts.receipts import POSITIONS, FeedReceipts, Group, Sums, of_columns, partition_of, unproven
+from lakefeed_receipts.receipts import POSITIONS, FeedReceipts, Group, Sums, of_columns, partition_of, receipts_of
 from lakefeed_receipts.settings import SHARED_KEY, Receipts
 from lakefeed_receipts.table import ReceiptedTable, within
 
-OTHERS, UNPROVEN = -1, -2
-MOST_NAMED = 5
-"""The maximum number of columns or offsets that a finding names."""
+OTHERS, UNPROVEN, FOREIGN = -1, -2, -3
+MOST_NAMED = 5  # columns
 
 
 @dataclass(frozen=True)
 class ContentProof:
-    """The result of a comparison.
-
-    Attributes:
-        whole: whether all rows were compared, so that the total was, too.
-        proven: the offsets whose rows are as they were written.
-        rows: the number of rows that were read; ``rows_unproven`` of them are from before the receipts.
-        seal: the newest receipt's keyed digest.
-    """
+    """The result of a comparison: of all rows, or of a part. ``rows_unproven`` of ``rows`` have no receipt."""
 
     feed: str
     table: str
@@ -68,23 +60,17 @@ def verify_content(
     sample: int | None = None,
 ) -> ContentProof:
     """Compare rows with receipts: all, or only those of commits with these offsets, of a partition, or of a sample."""
-    config = pipeline.config
-    block = config.block(Receipts)
+    config, block = pipeline.config, pipeline.config.block(Receipts)
     if block is None or not block.enabled:
         raise ConfigError("this feed writes no receipts", where=pipeline.config.name, hint="add receipts: true")
     key = SHARED_KEY if block.key is None else block.key.get_secret_value()
     stored = open_table(config.sink.ledger_table, connections=pipeline.feed.connections)
-    head = head_of(stored, config.name)
-    receipts = FeedReceipts()
-    line, _ = ancestors(stored, config.name)
-    for snapshot in line:
-        summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
-        receipts.add(summary, snapshot.snapshot_id, config.name, key)
-    receipts.end(stored.properties, config.name)
-    chosen = list(_chosen(receipts.groups, offsets, partition))
+    head, receipts = head_of(stored, config.name), receipts_of(stored, config.name, key)
+    chosen = [group for group in receipts.groups if not offsets or intersection(group.spans, offsets)]
+    chosen = [group for group in chosen if partition in (None, *(span.partition for span in group.spans))]
     part = "with these offsets or this partition " if offsets or partition is not None else ""
-    if all(group.sums is None for group in chosen) and (part or not receipts.newest) and not receipts.faults:
-        what, hint = f"no commit {part}has a receipt to compare", "lakefeed offsets show lists what the feed has landed"
+    if all(group.sums is None for group in chosen) and (part or receipts.newest is None) and not receipts.faults:
+        what, hint = f"no commit {part}has a receipt to compare", "compare all rows: the total proves expired commits"
         raise ConfigError(what, where=config.sink.ledger_table, hint=hint)
     if sample is not None and sample < len(chosen):
         chosen = random.sample(chosen, sample)
@@ -93,23 +79,21 @@ def verify_content(
     table = pipeline.feed.ledger_table(spark)
     assert isinstance(table, ReceiptedTable)  # The pipeline has the block.
     groups = {span: number for number, group in enumerate(chosen) if group.sums is not None for span in group.spans}
-    unknown = [span for group in receipts.groups if group.sums is None for span in group.spans]
-    for span in union([*unknown, *unproven(receipts.since, receipts.groups)]):
-        groups.setdefault(span, UNPROVEN)
+    groups |= dict.fromkeys(receipts.unproven, UNPROVEN)
     found: dict[int, Sums] = {}
+    schema = stored.schemas()[head.schema_id] if head and head.schema_id is not None else stored.schema()
     if head is not None:
         with translating():
             rows = spark.read.option("versionAsOf", str(head.snapshot_id)).table(table.name)
             rows = rows if whole else rows.filter(within(groups))
-            found = table.sums(rows, groups)
+            found = table.sums(rows, groups, topics=receipts.topics, snapshot=head.snapshot_id)
     # Rows from before a column with a default have the default, which no receipt has.
-    names = {str(each.field_id): each.name for each in stored.schema().fields if each.initial_default is None}
-    findings = [*receipts.faults, *receipts.notes]
+    names = {str(each.field_id): each.name for each in schema.fields if each.initial_default is None}
+    findings = list(receipts.faults)
     proven: list[OffsetRange] = []
     for number, group in enumerate(chosen):
         if group.sums is None:
-            what = f"{_title(group)}: no receipt, so its rows are not proven"
-            findings.append(Finding.of("unproven", what, fault=False))
+            findings.append(_note("unproven", f"{_title(group)}: no receipt, so its rows are not proven"))
             continue
         faults = list(_compare(group, found.get(number, {}), names, partition))
         findings += faults
@@ -117,6 +101,8 @@ def verify_content(
             proven += [span for span in group.spans if partition in (None, span.partition)]
     if whole:
         findings += _rest(receipts, found.get(OTHERS, {}), names)
+        if foreign := _rows(found.get(FOREIGN, {})):
+            findings.append(_note("others", f"{counted(foreign, 'row')} of other topics, or without a position"))
     return ContentProof(
         feed=config.name,
         table=table.name,
@@ -126,18 +112,15 @@ def verify_content(
         whole=whole,
         commits=sum(len(each.commits) for each in chosen),
         rows=sum(_rows(sums) for group, sums in found.items() if whole or group >= 0),
-        rows_unproven=_rows(found.get(UNPROVEN, {})),
+        rows_unproven=_rows(found.get(UNPROVEN, {})) + (_rows(found.get(OTHERS, {})) if receipts.rest is None else 0),
         proven=tuple(union(proven)),
-        seal=receipts.newest[""].seal if "" in receipts.newest else None,
+        seal=None if receipts.newest is None else receipts.newest.seal,
         findings=tuple(sorted(findings, key=lambda each: not each.fault)),
     )
 
 
-def _chosen(groups: Sequence[Group], offsets: Sequence[OffsetRange], partition: int | None) -> Iterator[Group]:
-    for group in groups:
-        fits = not offsets or intersection(group.spans, offsets)
-        if fits and (partition is None or any(span.partition == partition for span in group.spans)):
-            yield group
+def _note(kind: str, what: str) -> Finding:
+    return Finding.of(kind, what, fault=False)
 
 
 def _title(group: Group) -> str:
@@ -184,16 +167,17 @@ def _difference(more: int, rows: int, columns: Sequence[str], *, moved: bool) ->
         return kind, f"{counted(abs(more), 'row')} {verb}; the table has {rows:,}"
     if moved:
         return "content-missing", "rows are missing, and as many others were added"
-    named = ", ".join(columns[:MOST_NAMED]) + (
-        f" and {len(columns) - MOST_NAMED} more" if len(columns) > MOST_NAMED else ""
-    )
-    return "content-changed", f"values were changed, in {named}"
+    more_columns = f" and {len(columns) - MOST_NAMED} more" if len(columns) > MOST_NAMED else ""
+    return "content-changed", f"values were changed, in {', '.join(columns[:MOST_NAMED])}{more_columns}"
 
 
 def _rest(receipts: FeedReceipts, rows: Sums, names: dict[str, str]) -> Iterator[Finding]:
     """Compare the rows whose commits have expired with the total."""
     rest, have = receipts.rest, of_columns(rows)
-    if differing := [name for name in _differing(rest, have) if name in names or name == POSITIONS]:
+    if rest is None:
+        if number := _rows(rows):
+            yield _note("unproven", f"{counted(number, 'row')} of expired commits, whose total is unknown")
+    elif differing := [name for name in _differing(rest, have) if name in names or name == POSITIONS]:
         more = have.get(POSITIONS, (0, 0, 0))[2] - rest.get(POSITIONS, (0, 0, 0))[2]
         columns = [names[name] for name in differing if name in names]
         kind, what = _difference(more, have.get(POSITIONS, (0, 0, 0))[2], columns, moved=POSITIONS in differing)

@@ -17,40 +17,32 @@ if TYPE_CHECKING:
 
 def signing_key(path: Path) -> Ed25519PrivateKey:
     """Return the private Ed25519 key of a PEM file."""
-    crypto = _crypto()
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
+    crypto, ed25519, _ = _crypto()
     try:
-        key = crypto.load_pem_private_key(_read(path), password=None)
-    except (ValueError, TypeError) as error:
-        raise _no_key(path) from error
-    if not isinstance(key, Ed25519PrivateKey):
-        raise _no_key(path)
+        key: Ed25519PrivateKey | None = crypto.load_pem_private_key(_read(path), password=None)
+    except (ValueError, TypeError):
+        key = None
+    if key is None or not isinstance(key, ed25519.Ed25519PrivateKey):
+        hint = "make one with: openssl genpkey -algorithm ed25519 -out key.pem"
+        raise ConfigError("the file has no private Ed25519 key without a password", where=str(path), hint=hint)
     return key
 
 
 def sign(proof: ContentProof, key: Ed25519PrivateKey) -> dict[str, Any]:
     """Return a signed statement of the proof."""
     stated = {name: value for name, value in proof.as_dict().items() if name != "findings"}
-    public = key.public_key().public_bytes_raw()
-    return {
-        "statement": stated,
-        "public_key": base64.b64encode(public).decode(),
-        "signature": base64.b64encode(key.sign(_signed(stated))).decode(),
-    }
+    signed = {"public_key": key.public_key().public_bytes_raw(), "signature": key.sign(_signed(stated))}
+    return {"statement": stated, **{name: base64.b64encode(value).decode() for name, value in signed.items()}}
 
 
 def read_statement(path: Path, public_key: Path | None = None) -> dict[str, Any]:
     """Return the document of a signed statement; raise a ConfigError if the signature is not the key's."""
-    crypto = _crypto()
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
+    crypto, ed25519, invalid = _crypto()
     try:
         document: dict[str, Any] = json.loads(_read(path))
-        key = Ed25519PublicKey.from_public_bytes(base64.b64decode(document["public_key"]))
+        key = ed25519.Ed25519PublicKey.from_public_bytes(base64.b64decode(document["public_key"]))
         key.verify(base64.b64decode(document["signature"]), _signed(dict(document["statement"])))
-    except (InvalidSignature, KeyError, TypeError, ValueError) as error:
+    except (invalid, KeyError, TypeError, ValueError) as error:
         hint = "ask the signer for the file again"
         raise ConfigError("the file is not a signed statement, or was changed", where=str(path), hint=hint) from error
     if public_key is not None:
@@ -77,14 +69,11 @@ def _signed(stated: dict[str, Any]) -> bytes:
     return json.dumps(stated, sort_keys=True, separators=(",", ":")).encode()
 
 
-def _crypto() -> Any:
+def _crypto() -> tuple[Any, Any, type[Exception]]:
     try:
+        from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric import ed25519
     except ImportError as error:
         raise MissingExtra("statements need the package cryptography", hint=install_command("receipts")) from error
-    return serialization
-
-
-def _no_key(path: Path) -> ConfigError:
-    hint = "make one with: openssl genpkey -algorithm ed25519 -out key.pem"
-    return ConfigError("the file has no private Ed25519 key without a password", where=str(path), hint=hint)
+    return serialization, ed25519, InvalidSignature

@@ -3,9 +3,8 @@
 import base64
 import json
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,69 +15,16 @@ from pyspark.sql import SparkSession
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.ledger.snapshots import ancestors
 from lakefeed.pipeline import Pipeline
-from lakefeed_receipts.content import ContentProof, verify_content
-from lakefeed_receipts.receipts import ENTRY, FeedReceipts
+from lakefeed_receipts.content import verify_content
+from lakefeed_receipts.receipts import ENTRY, FeedReceipts, receipts_of
 from lakefeed_receipts.settings import SHARED_KEY
 from lakefeed_repair.backfill import backfill
 from lakefeed_repair.rewind import plan_rewind, rewind
+from packages.receipts.tests.receipted import DDL, METADATA, compact, offsets, pipeline, proven, values
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed
 
-DDL = (
-    "id BIGINT, small INT, share FLOAT, price DECIMAL(9,2), name STRING, good BOOLEAN, at TIMESTAMP, "
-    "parts ARRAY<STRUCT<a: INT, b: STRING>>, tags MAP<STRING, INT>"
-)
-METADATA = ["topic", "partition", "offset"]
 ALTERATIONS = ("value", "null", "swap in a row", "swap between rows", "gone", "twice", "older file")
-
-
-def values(numbers: range) -> list[bytes]:
-    return [
-        json.dumps(
-            {
-                "id": number,
-                "small": number % 7 - 3,
-                "share": number / 3,
-                "price": number / 4,
-                "name": f"name {number}" if number % 5 else None,
-                "good": number % 2 == 0,
-                "at": f"2018-02-{number % 27 + 1:02}T10:00:00Z",
-                "parts": [{"a": number, "b": None}, {"a": None, "b": "x" * (number % 40)}],
-                "tags": {f"t{number % 3}": number},
-            }
-        ).encode()
-        for number in numbers
-    ]
-
-
-def pipeline(
-    feed: Feed,
-    *,
-    ddl: str = DDL,
-    limit: int = 100_000,
-    receipts: Any = True,
-    environment: Mapping[str, str] | None = None,
-    **blocks: Any,
-) -> Pipeline:
-    decode = {"json": {"schema_ddl": ddl}, "metadata": METADATA}
-    source = feed.source(max_records_per_batch=limit)
-    file = feed.write_file(**{"source": source, "decode": decode, "receipts": receipts, **blocks})
-    return Pipeline.from_file(file, environment={**feed.environment, **(environment or {})})
-
-
-def proven(part: Pipeline, lake: SparkSession, **chosen: Any) -> ContentProof:
-    proof = verify_content(part, spark=lake, **chosen)
-    assert proof.faults == ()
-    return proof
-
-
-def compact(feed: Feed, lake: SparkSession) -> None:
-    options = "options => map('rewrite-all', 'true')"
-    lake.sql(f"CALL {feed.catalog}.system.rewrite_data_files(table => '{feed.name}.rows', {options})")
-
-
-def offsets(proof: ContentProof) -> int:
-    return sum(span.records for span in proof.proven)
 
 
 @pytest.mark.quick
@@ -119,11 +65,7 @@ def test_both_paths_have_the_same_receipts(lake: SparkSession, feed: Feed, tmp_p
         part = pipeline(other, source=source)
         part.run(spark=lake, once=True)
         table = open_table(other.table, connections=other.connections)
-        receipts = FeedReceipts()
-        for snapshot in ancestors(table, other.name)[0]:
-            assert snapshot.summary is not None
-            receipts.add(snapshot.summary.additional_properties, snapshot.snapshot_id, other.name, SHARED_KEY)
-        [group] = receipts.groups
+        [group] = receipts_of(table, other.name, SHARED_KEY).groups
         assert group.sums is not None
         names = {str(each.field_id): each.name for each in table.schema().fields}
         found.append({names.get(name, name): words for name, words in group.sums.items()})
@@ -208,7 +150,7 @@ def alterations(feed: Feed, lake: SparkSession, count: int) -> None:
 
 
 def test_alterations_are_found_and_named(lake: SparkSession, feed: Feed) -> None:
-    alterations(feed, lake, 40)
+    alterations(feed, lake, 2 * len(ALTERATIONS))
 
 
 @pytest.mark.slow
@@ -230,12 +172,9 @@ def test_an_edited_summary_is_found(lake: SparkSession, feed: Feed) -> None:
     ]
 
     def faults(edit: Callable[[list[tuple[int, dict[str, str]]]], object], key: str = key) -> list[str]:
-        receipts, copy = FeedReceipts(), [(number, dict(summary)) for number, summary in line]
+        copy = [(number, dict(summary)) for number, summary in line]
         edit(copy)
-        for number, summary in copy:
-            receipts.add(summary, number, feed.name, key)
-        receipts.end(table.properties, feed.name)
-        return [each.what for each in receipts.faults]
+        return [each.what for each in FeedReceipts(copy, table.properties, feed.name, key, whole=True).faults]
 
     entry = f"{ENTRY}.{feed.name}"
     text = line[1][1][entry]

@@ -39,7 +39,8 @@ class InterfacesTest {
             "org.apache.spark.internal", "org.apache.spark.sql.avro", "org.apache.spark.sql.catalyst",
             "org.apache.spark.sql.classic", "org.apache.spark.sql.delta", "org.apache.spark.sql.execution", "org.apache.spark.sql.kafka010",
             "org.apache.spark.unsafe");
-    private static final Set<String> INTERNAL_CLASSES = Set.of("org.apache.spark.util.SignalUtils");
+    private static final Set<String> INTERNAL_CLASSES =
+            Set.of("org.apache.spark.util.SignalUtils", "org.apache.spark.util.Utils");
     private static final List<String> ICEBERG_ENGINES = List.of("org.apache.iceberg.aws", "org.apache.iceberg.spark");
     private static final Set<String> ICEBERG_CORE = Set.of(
             "BaseMetastoreTableOperations", "BaseTable", "HasTableOperations", "InMemoryInputFile", "SerializableTable",

@@ -308,6 +308,7 @@ final class CheckedOperations implements TableOperations {
                 String feed = key.substring(Ledger.POSITION.length());
                 if (movedAway(base, changed, feed)) {
                     set.put(key, Position.afterMove(base, changed, feed));
+                    set.putAll(keptAfterMove(base, changed, feed));
                 }
             } else if (key.startsWith(LastReplay.PROPERTY)) {
                 String feed = key.substring(LastReplay.PROPERTY.length());
@@ -319,6 +320,20 @@ final class CheckedOperations implements TableOperations {
         return set.isEmpty() && removed.isEmpty()
                 ? changed
                 : TableMetadata.buildFrom(changed).setProperties(set).removeProperties(removed).build();
+    }
+
+    /** Returns plug-ins' entries as of the line that the table moves to; marks those that only the old line has. */
+    private static Map<String, String> keptAfterMove(TableMetadata base, TableMetadata changed, String feed) {
+        Map<String, String> kept = new HashMap<>();
+        for (TableMetadata table : List.of(changed, base)) {
+            Ledger.line(table, Ledger.headId(table, feed))
+                    .filter(each -> feed.equals(Ledger.owner(each.summary())))
+                    .flatMap(each -> each.summary().entrySet().stream())
+                    .filter(each -> each.getKey().startsWith(Ledger.KEPT))
+                    .forEach(each -> kept.putIfAbsent(
+                            each.getKey(), table == changed ? each.getValue() : Ledger.ROLLED_BACK));
+        }
+        return kept;
     }
 
     private static boolean movedAway(TableMetadata base, TableMetadata changed, String feed) {

@@ -11,10 +11,6 @@ import org.apache.iceberg.TableMetadata;
  * <p>A replay may be interrupted between its commit and the deletion of its dead letters. The property shows that it
  * was committed, even after its snapshot has expired. One property is enough, because a replay with a newer fence first
  * finishes the previous replay.
- *
- * @param id the id of the replay
- * @param snapshotId the snapshot of the replay's commit
- * @param sequenceNumber the sequence number of that snapshot
  */
 record LastReplay(String id, long snapshotId, long sequenceNumber) {
     static final String PROPERTY = "lakefeed.replayed.";

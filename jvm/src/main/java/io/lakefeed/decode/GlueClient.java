@@ -38,9 +38,7 @@ final class GlueClient extends RegistryClient {
     /**
      * Creates a client.
      *
-     * @param url Glue's endpoint
      * @param place the region and the registry's name, with a slash between
-     * @param schema the name of the schema
      * @param keys the access key, the secret key and possibly a session token, each in a line; null for AWS's default
      * chain
      */

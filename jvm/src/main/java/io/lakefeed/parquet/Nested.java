@@ -24,12 +24,7 @@ abstract class Nested implements Column {
         this.parts = parts;
     }
 
-    /**
-     * The levels at which a nested column begins.
-     *
-     * @param definition the definition level of the column's value
-     * @param repetition the repetition level of the column's value
-     */
+    /** The levels of a nested column. */
     record Part(String name, boolean optional, int definition, int repetition) {}
 
     @Override

@@ -22,11 +22,7 @@ import org.apache.spark.sql.internal.SQLConf$;
 public final class Statements {
     private Statements() {}
 
-    /**
-     * Runs a statement. A query is only planned; it runs when the result is read.
-     *
-     * @param values the values of the named parameters, {@code :name}
-     */
+    /** Runs a statement with named parameters. A query is only planned; it runs when the result is read. */
     public static Dataset<Row> run(org.apache.spark.sql.SparkSession spark, String text, Map<String, Object> values) {
         return asWritten(spark, !values.isEmpty(), () -> spark.sql(text, values));
     }

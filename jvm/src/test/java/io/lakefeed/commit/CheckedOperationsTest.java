@@ -365,6 +365,18 @@ class CheckedOperationsTest {
         }
 
         @Test
+        void entriesOfPlugInsFollowARollback() {
+            String both = Ledger.KEPT + "both";
+            String newer = Ledger.KEPT + "newer";
+            commit(table -> Tables.commit(table, 1, "A 0 5", both, "one"));
+            commit(table -> Tables.commit(table, 2, "A 5 9", both, "two", newer, "two"));
+            assertEquals("two", store.current.properties().get(both));
+            commit(table -> Tables.rollBack(table, 1));
+            assertEquals("one", store.current.properties().get(both));
+            assertEquals(Ledger.ROLLED_BACK, store.current.properties().get(newer));
+        }
+
+        @Test
         void aRollbackForgetsAReplayThatItUndoes() {
             commit(table -> Tables.commit(table, 1, "A 0 5"));
             commit(table -> Tables.add(table, 2, Ledger.REPLAY_OF, Tables.FEED, Ledger.REPLAY, "r"));

@@ -23,7 +23,6 @@ import org.apache.spark.unsafe.types.UTF8String;
 import org.junit.jupiter.api.Test;
 
 class RowDigestTest {
-    private static final List<String> POSITIONS = List.of("kafka_topic", "kafka_partition", "kafka_offset");
     private static final int FIRST = 10;
 
     private static UTF8String text(String value) {
@@ -51,7 +50,7 @@ class RowDigestTest {
     }
 
     private static Map<String, long[]> sums(Schema schema, InternalRow... rows) {
-        RowDigest digest = new RowDigest(schema, "key".getBytes(), POSITIONS);
+        RowDigest digest = new RowDigest(schema, "key".getBytes(), Map.of());
         for (InternalRow row : rows) {
             digest.add(row, digest.topic(row), digest.partition(row), digest.offset(row));
         }
@@ -139,6 +138,17 @@ class RowDigestTest {
         List<Long> one = of(map, new ArrayBasedMapData(longs(1L, 2L), longs(3L, 4L)));
         assertEquals(one, of(map, new ArrayBasedMapData(longs(2L, 1L), longs(4L, 3L))));
         assertFalse(one.equals(of(map, new ArrayBasedMapData(longs(1L, 2L), longs(4L, 3L)))));
+    }
+
+    @Test
+    void rowsBelowTheFirstOffsetAreLeftOut() {
+        Schema schema = schema(Types.LongType.get());
+        RowDigest digest = new RowDigest(schema, "key".getBytes(), Map.of("orders/4", 6L, "orders/5", 9L));
+        for (InternalRow each : List.of(row(5, 1L), row(6, 2L))) {
+            digest.add(each, digest.topic(each), digest.partition(each), digest.offset(each));
+        }
+        assertEquals(sums(schema, row(6, 2L)).keySet(), digest.sums().keySet());
+        sums(schema, row(6, 2L)).forEach((name, words) -> assertArrayEquals(words, digest.sums().get(name), name));
     }
 
     private static GenericArrayData longs(Object... values) {

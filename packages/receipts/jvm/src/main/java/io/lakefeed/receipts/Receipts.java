@@ -6,21 +6,19 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.lakefeed.Secrets;
 import io.lakefeed.commit.Outcomes;
 import io.lakefeed.parquet.ColumnarModel;
-import java.io.ByteArrayInputStream;
-import java.io.ByteArrayOutputStream;
 import java.io.IOException;
-import java.io.ObjectInputStream;
-import java.io.ObjectOutputStream;
 import java.io.Serializable;
 import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.security.GeneralSecurityException;
 import java.util.Arrays;
 import java.util.Base64;
+import java.util.HashMap;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.stream.Collectors;
 import javax.crypto.Mac;
@@ -34,6 +32,7 @@ import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.util.CollectionAccumulator;
+import org.apache.spark.util.Utils;
 
 /** Gives each commit of a feed a receipt: the digest of the rows that its tasks have passed to the files' encoders. */
 public final class Receipts implements ColumnarModel.RowObserver {
@@ -41,21 +40,26 @@ public final class Receipts implements ColumnarModel.RowObserver {
     private static final String BATCH = "spark.lakefeed.receipt";
 
     private static final ObjectMapper JSON = new ObjectMapper();
+    /** The keys that executors have, by application and name: all batches of a feed share one broadcast. */
+    private static final Map<String, Broadcast<byte[]>> KEYS = new ConcurrentHashMap<>();
 
     /**
      * What {@link RowDigest} needs.
      *
      * @param key a broadcast, so that the key is in no property, which Spark's pages and logs show
-     * @param positions the names of the columns with topic, partition and offset
      */
-    record Settings(Broadcast<byte[]> key, List<String> positions) implements Serializable {
-        static Settings of(SparkContext spark, String secret, List<String> positions) {
+    record Settings(Broadcast<byte[]> key, HashMap<String, Long> since) implements Serializable {
+        static Settings of(SparkContext spark, String secret, HashMap<String, Long> since) {
             byte[] key = Secrets.get(secret).getBytes(StandardCharsets.UTF_8);
-            return new Settings(JavaSparkContext.fromSparkContext(spark).broadcast(key), List.copyOf(positions));
+            Broadcast<byte[]> shared = KEYS.compute(spark.applicationId() + " " + secret, (name, known) -> {
+                boolean same = known != null && Arrays.equals(known.value(), key);
+                return same ? known : JavaSparkContext.fromSparkContext(spark).broadcast(key);
+            });
+            return new Settings(shared, since);
         }
 
         RowDigest digest(Schema schema) {
-            return new RowDigest(schema, key.value(), positions);
+            return new RowDigest(schema, key.value(), since);
         }
     }
 
@@ -65,29 +69,27 @@ public final class Receipts implements ColumnarModel.RowObserver {
     /**
      * Begins the receipt of the batch that this thread writes next; {@link #end} ends it.
      *
-     * @param secret the name of the key in {@link Secrets}
-     * @param entry the key of the receipt in the summary
+     * @param entries the key of the receipt in the summary, and keys whose entries become empty
      * @param begun the receipt's fields that are known before the batch, as JSON, with the total before the batch
-     * @param ranges the commit's ranges, which the receipt proves, too
      * @return the receipt, once it is in a commit: its keyed digest, a space, and the receipt as JSON
      */
     public static AtomicReference<String> begin(
-            SparkContext spark,
-            String commitId,
-            String secret,
-            List<String> positions,
-            String entry,
-            String begun,
-            String ranges) {
-        Batch batch = new Batch(new CollectionAccumulator<>(), Settings.of(spark, secret, positions));
+            SparkContext spark, String commitId, String secret, List<String> entries, String begun, String ranges)
+            throws JsonProcessingException {
+        HashMap<String, Long> since = new HashMap<>();
+        JSON.readTree(begun).path("since").properties().forEach(each -> since.put(each.getKey(), each.getValue().asLong()));
+        Batch batch = new Batch(new CollectionAccumulator<>(), Settings.of(spark, secret, since));
         spark.register(batch.files);
-        spark.setLocalProperty(BATCH, text(batch));
+        spark.setLocalProperty(BATCH, Base64.getEncoder().encodeToString(Utils.serialize(batch)));
         AtomicReference<String> receipt = new AtomicReference<>();
         Outcomes outcomes = Outcomes.of(commitId);
         outcomes.describe(() -> {
             String body = receipt(begun, batch.files.value());
-            receipt.set(seal(secret, ranges + "\n" + outcomes.toJson() + "\n" + body) + " " + body);
-            return Map.of(entry, receipt.get());
+            byte[] seal = hmac(batch.settings.key().value(), ranges + "\n" + outcomes.toJson() + "\n" + body);
+            receipt.set(HexFormat.of().formatHex(seal) + " " + body);
+            Map<String, String> written = new HashMap<>();
+            entries.forEach(entry -> written.put(entry, entry.equals(entries.get(0)) ? receipt.get() : ""));
+            return written;
         });
         return receipt;
     }
@@ -133,11 +135,6 @@ public final class Receipts implements ColumnarModel.RowObserver {
         return json;
     }
 
-    /** Returns the keyed digest of a text, with the key of this name in {@link Secrets}. */
-    public static String seal(String secret, String text) {
-        return HexFormat.of().formatHex(hmac(Secrets.get(secret).getBytes(StandardCharsets.UTF_8), text));
-    }
-
     static byte[] hmac(byte[] key, String text) {
         try {
             Mac mac = Mac.getInstance("HmacSHA256");
@@ -155,24 +152,9 @@ public final class Receipts implements ColumnarModel.RowObserver {
         return batch == null ? file : new Observed(file, schema, batch(batch));
     }
 
-    private static String text(Batch batch) {
-        ByteArrayOutputStream bytes = new ByteArrayOutputStream();
-        try (ObjectOutputStream out = new ObjectOutputStream(bytes)) {
-            out.writeObject(batch);
-        } catch (IOException impossible) {
-            throw new UncheckedIOException(impossible);
-        }
-        return Base64.getEncoder().encodeToString(bytes.toByteArray());
-    }
-
     /** Reads a batch in a task. The accumulator registers itself there, as one in the task's own code does. */
     private static Batch batch(String text) {
-        byte[] bytes = Base64.getDecoder().decode(text);
-        try (ObjectInputStream in = new ObjectInputStream(new ByteArrayInputStream(bytes))) {
-            return (Batch) in.readObject();
-        } catch (IOException | ClassNotFoundException wrong) {
-            throw new IllegalStateException(wrong);
-        }
+        return Utils.deserialize(Base64.getDecoder().decode(text), Batch.class.getClassLoader());
     }
 
     /** Passes the rows of one file on to its appender, and adds them to the batch's receipt. */

@@ -46,22 +46,21 @@ final class RowDigest {
     private final long[] sums;
 
     private final Map<String, long[]> partitions = new TreeMap<>();
+    private final Map<String, Long> since;
     private final int topicAt;
     private final int partitionAt;
     private final int offsetAt;
 
     private UTF8String topic;
     private int partition;
+    private long from;
     private long[] ofPartition;
     private long left;
     private long right;
 
-    /**
-     * Creates a digest for rows with these columns.
-     *
-     * @param positions the names of the columns with topic, partition and offset
-     */
-    RowDigest(Schema schema, byte[] key, List<String> positions) {
+    /** Creates a digest; {@code since} has the first offset to add, by {@code topic/partition}, if not all are added. */
+    RowDigest(Schema schema, byte[] key, Map<String, Long> since) {
+        this.since = since;
         List<Types.NestedField> fields = schema.columns();
         types = fields.stream().map(Types.NestedField::type).toArray(Type[]::new);
         ids = fields.stream().mapToInt(Types.NestedField::fieldId).toArray();
@@ -72,9 +71,9 @@ final class RowDigest {
             System.arraycopy(words(key, at == 0 ? POSITIONS : ids[at - 1]), 0, keys, 2 * at, 2);
         }
         List<String> names = fields.stream().map(Types.NestedField::name).toList();
-        topicAt = names.indexOf(positions.get(0));
-        partitionAt = names.indexOf(positions.get(1));
-        offsetAt = names.indexOf(positions.get(2));
+        topicAt = names.indexOf("kafka_topic");
+        partitionAt = names.indexOf("kafka_partition");
+        offsetAt = names.indexOf("kafka_offset");
     }
 
     private static long[] words(byte[] key, int purpose) {
@@ -83,16 +82,15 @@ final class RowDigest {
         return words;
     }
 
+    // A row without a position has an empty topic, partition -1 and offset -1.
     UTF8String topic(InternalRow row) {
         return topicAt < 0 || row.isNullAt(topicAt) ? UTF8String.EMPTY_UTF8 : row.getUTF8String(topicAt);
     }
 
-    /** Returns the row's partition; -1 for a row without one. */
     int partition(InternalRow row) {
         return topicAt < 0 || partitionAt < 0 || row.isNullAt(partitionAt) ? -1 : row.getInt(partitionAt);
     }
 
-    /** Returns the row's offset; -1 for a row without one. */
     long offset(InternalRow row) {
         return offsetAt < 0 || row.isNullAt(offsetAt) ? -1 : row.getLong(offsetAt);
     }
@@ -101,9 +99,13 @@ final class RowDigest {
         if (ofPartition == null || number != partition || !ofRow.equals(topic)) {
             topic = ofRow.clone();
             partition = number;
-            ofPartition = partitions.computeIfAbsent(topic + "/" + number, any -> new long[] {0, 0, 0, offset, offset});
+            ofPartition = partitions.computeIfAbsent(topic + "/" + number, any -> new long[] {0, 0, 0, Long.MAX_VALUE, 0});
+            from = since.getOrDefault(topic + "/" + number, Long.MIN_VALUE);
             left = fold(bytes(topic.getBytes()) ^ seed[0], number ^ seed[1]);
             right = fold(left ^ seed[2], ODD ^ seed[3]);
+        }
+        if (offset < from) {
+            return;
         }
         long mixed = fold(offset ^ left, right ^ seed[2]);
         long one = fold(mixed ^ seed[0], offset ^ right ^ seed[3]);
@@ -131,6 +133,7 @@ final class RowDigest {
     /** Returns the sums of the rows so far: {@code id} for a column, {@code topic/partition} for a partition. */
     Map<String, long[]> sums() {
         Map<String, long[]> all = new TreeMap<>(partitions);
+        all.values().removeIf(sum -> sum[2] == 0);
         for (int at = 0; at <= ids.length; at++) {
             if (sums[3 * at + 2] > 0) {
                 all.put(String.valueOf(at == 0 ? POSITIONS : ids[at - 1]), Arrays.copyOfRange(sums, 3 * at, 3 * at + 3));

@@ -14,6 +14,7 @@ import org.apache.iceberg.Schema;
 import org.apache.iceberg.SchemaParser;
 import org.apache.iceberg.Table;
 import org.apache.iceberg.spark.SparkSchemaUtil;
+import org.apache.iceberg.util.SnapshotUtil;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.classic.Dataset;
@@ -23,10 +24,14 @@ import org.apache.spark.unsafe.types.UTF8String;
 public final class TableDigest {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final TreeMap<Long, Span> NO_SPANS = new TreeMap<>();
+    /** The group of rows of no span, if a span names their topic; and that of all other rows. */
+    private static final int OTHERS = -1;
+
+    private static final int FOREIGN = -3;
 
     private TableDigest() {}
 
-    /** The offsets of one partition that belong to one group of commits; group -1 has the offsets of no commit. */
+    /** The offsets of one partition that belong to one group of commits. */
     private record Span(long start, long end, int group) implements Serializable {
         boolean has(long offset) {
             return start <= offset && offset < end;
@@ -34,21 +39,24 @@ public final class TableDigest {
     }
 
     /**
-     * Returns the sums of each group's rows as JSON, {@code {"group":{…}}}; group -1 has the rows of no span.
+     * Returns the sums of each group's rows as JSON, {@code {"group":{…}}}.
      *
-     * @param rows rows with the columns of the table
-     * @param spans {@code [["topic/partition", start, end, group], …]}, which must not overlap
+     * @param rows rows with the columns of the snapshot
+     * @param snapshot the snapshot's id; null for the table's current schema
+     * @param spans {@code [["topic/partition", start, end, group], …]}, which must not overlap; {@code ["topic", …]}
+     *     names a topic whose other rows are compared, too
      */
     public static String of(
-            SparkContext spark, Dataset<?> rows, Table table, String secret, List<String> positions, String spans)
+            SparkContext spark, Dataset<?> rows, Table table, Long snapshot, String secret, String spans)
             throws JsonProcessingException {
         HashMap<String, TreeMap<Long, Span>> known = new HashMap<>();
         for (JsonNode each : JSON.readTree(spans)) {
             known.computeIfAbsent(each.get(0).asText(), any -> new TreeMap<>())
                     .put(each.get(1).asLong(), new Span(each.get(1).asLong(), each.get(2).asLong(), each.get(3).asInt()));
         }
-        String schema = SchemaParser.toJson(SparkSchemaUtil.convert(table.schema(), rows.schema()));
-        Receipts.Settings settings = Receipts.Settings.of(spark, secret, positions);
+        Schema stored = snapshot == null ? table.schema() : SnapshotUtil.schemaFor(table, snapshot);
+        String schema = SchemaParser.toJson(SparkSchemaUtil.convert(stored, rows.schema()));
+        Receipts.Settings settings = Receipts.Settings.of(spark, secret, new HashMap<>());
         Map<Integer, Map<String, long[]>> sums = new TreeMap<>();
         rows.queryExecution()
                 .toRdd()
@@ -57,10 +65,19 @@ public final class TableDigest {
                 .collect()
                 .forEach(part -> part.forEach((group, of) ->
                         Receipts.add(sums.computeIfAbsent(group, any -> new TreeMap<>()), of)));
-        settings.key().destroy();
         ObjectNode json = JSON.createObjectNode();
         sums.forEach((group, of) -> json.set(String.valueOf(group), Receipts.json(of)));
         return JSON.writeValueAsString(json);
+    }
+
+    /** Returns the span with an offset, or the gap between two spans, which belongs to the group {@code rest}. */
+    private static Span span(TreeMap<Long, Span> spans, long offset, int rest) {
+        Map.Entry<Long, Span> before = spans.floorEntry(offset);
+        if (before != null && before.getValue().has(offset)) {
+            return before.getValue();
+        }
+        Long after = spans.higherKey(offset);
+        return new Span(before == null ? -1 : before.getValue().end(), after == null ? Long.MAX_VALUE : after, rest);
     }
 
     private static HashMap<Integer, Map<String, long[]>> sums(
@@ -79,9 +96,8 @@ public final class TableDigest {
             if (span == null || !span.has(offset) || number != partition || !ofRow.equals(topic)) {
                 topic = ofRow.clone();
                 partition = number;
-                Map.Entry<Long, Span> before = known.getOrDefault(topic + "/" + number, NO_SPANS).floorEntry(offset);
-                boolean isKnown = before != null && before.getValue().has(offset);
-                span = isKnown ? before.getValue() : new Span(offset, offset + 1, -1);
+                int rest = known.containsKey(topic.toString()) ? OTHERS : FOREIGN;
+                span = span(known.getOrDefault(topic + "/" + number, NO_SPANS), offset, rest);
                 digest = digests.computeIfAbsent(span.group(), any -> settings.digest(schema));
             }
             digest.add(row, ofRow, number, offset);
