@@ -130,6 +130,11 @@ EXAMPLES = (
         ),
     ),
     Example(
+        file="orchestrators/pipeline.yaml",
+        result="SELECT order_id, customer FROM lake.shop.purchases ORDER BY order_id",
+        expected=(("1", "ann"), ("2", "ben"), ("4", "ann")),
+    ),
+    Example(
         file="taxi/pipeline.yaml",
         result="SELECT count(*), count(DISTINCT kafka_key) FROM lake.nyc.trips",
         expected=(("1000", "1000"),),

@@ -35,6 +35,7 @@ PAGE = "check"
     metavar="FOLDER",
     help="A local folder for the tables, instead of a store.  [default: LAKEFEED_WAREHOUSE]",
 )
+@click.option("--contract", type=FILE, help="A data contract (ODCS 3), whose rules go into the block expect.")
 @click.option("--pipeline-name", metavar="NAME", help="The feed's name.  [default: from the topic's name]")
 @click.option("--file", type=FILE, default=Path(PIPELINE_FILE), show_default=True, help="The file to write.")
 @click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
@@ -45,6 +46,7 @@ def init(
     registry: str | None,
     table: str | None,
     warehouse: Path | None,
+    contract: Path | None,
     pipeline_name: str | None,
     file: Path,
     force: bool,
@@ -54,10 +56,12 @@ def init(
     If no schema is registered, init reads a record. It also writes the JSON Schema of pipeline files, for editors.
     """
     from lakefeed_local import template
+    from lakefeed_local.contract import read
     from lakefeed_local.discover import discover
 
     if file.exists() and not force:
         raise template.exists(file)
+    rules = read(contract, topic) if contract is not None else None
     environment = default_environment()
     known = environment.get("LAKEFEED_WAREHOUSE", "")
     folder = _absolute(warehouse) if warehouse is not None else local_folder(known) if is_local(known) else None
@@ -73,6 +77,7 @@ def init(
         registry_url=registry,
         discovery=found,
         warehouse=folder,
+        rules=rules,
     )
     template.check(blank)
     template.write_new(file, template.pipeline_text(blank), overwrite=force)
@@ -88,11 +93,18 @@ def init(
         "how": found.how,
         "subject": found.subject,
         "columns": [{"name": column.name, "type": column.type} for column in found.columns],
+        "rules": rules.expect if rules else {},
+        "left_out": rules.left_out if rules else (),
     }
     text = (
         f"{file}: {topic} -> {blank.table}, values are {found.kind}\n"
         f"  {'known from' if found.certain else 'please check:'} {found.how}\n"
-        f"next: lakefeed check {file} --connect"
+        + (
+            f"  {len(rules.expect)} rules of {rules.source}; {len(rules.left_out)} others: see {file}\n"
+            if rules
+            else ""
+        )
+        + f"next: lakefeed check {file} --connect"
     )
     emit(document, text)
 

@@ -16,6 +16,7 @@ from lakefeed.config.schema import FILE_NAME, TITLE, json_schema, written
 from lakefeed.config.values import Brokers, Identifier
 from lakefeed.errors import ConfigError
 from lakefeed.messages.pages import page_command
+from lakefeed_local.contract import Rules
 from lakefeed_local.discover import Discovery
 
 PAGE = "pipeline-files"
@@ -42,6 +43,7 @@ class Blank:
     registry_url: str | None
     discovery: Discovery
     warehouse: Path | None = None
+    rules: Rules | None = None
 
 
 def name_of(topic: str) -> str:
@@ -98,6 +100,7 @@ def pipeline_text(blank: Blank) -> str:
             "",
             *_decode(blank),
             "",
+            *(_expect(blank.rules, blank.table) if blank.rules is not None else ()),
             *_transform(blank),
             "sink:",
             "  iceberg:",
@@ -143,6 +146,23 @@ def _decode(blank: Blank) -> list[str]:
         *lines,
         "  # Adds the columns kafka_topic, kafka_partition and so on, which name a row's record; also: key, headers.",
         "  metadata: [topic, partition, offset, timestamp]",
+    ]
+
+
+def _expect(rules: Rules, table: str) -> list[str]:
+    others = [f"#   {_comment(each)}" for each in rules.left_out]
+    return [
+        f"# The rules for single records of {_comment(rules.source)}.",
+        *(
+            ["# Not among them, because it is about many records, or has no condition in SQL:", *others]
+            if others
+            else []
+        ),
+        "expect:" if rules.expect else "expect: {}",
+        *(f"  {name}: {{rule: {_quoted(rule)}, on_violation: dead_letter}}" for name, rule in rules.expect.items()),
+        "dead_letters:",
+        f"  table: {table}_dead_letters",
+        "",
     ]
 
 

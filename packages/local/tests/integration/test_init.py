@@ -146,6 +146,19 @@ def test_init_reports_an_empty_topic(stack: Endpoints, topic: str, tmp_path: Pat
     assert "has no records" in text
 
 
+def test_init_writes_the_rules_of_a_contract(stack: Endpoints, topic: str, tmp_path: Path) -> None:
+    root = Path(__file__).parents[4] / "examples"
+    produce(stack, topic, (root / "data" / "purchases.jsonl").read_bytes().splitlines())
+    contract = root / "orchestrators" / "purchases.odcs.yml"
+    document, config, text = written(stack, topic, tmp_path, "--contract", str(contract))
+    assert document["rules"] == {name: each.rule for name, each in config.expect.items()}
+    assert len(document["rules"]) == 8
+    assert document["left_out"] == ["purchases: rowCount", "order_id: unique"]
+    assert config.dead_letters is not None
+    assert config.dead_letters.table == f"{document['table']}_dead_letters"
+    assert "# The rules for single records of purchases.odcs.yml, version 1.2.0." in text
+
+
 def test_an_existing_file_is_refused_before_any_request(stack: Endpoints, tmp_path: Path) -> None:
     path = tmp_path / "pipeline.yaml"
     path.write_text("mine")
