@@ -72,11 +72,12 @@ def read(path: Path, topic: str) -> Rules:
     try:
         contract = _Contract.model_validate(yaml.safe_load(path.read_bytes()))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"the contract cannot be read: {type(error).__name__}", where=str(path)) from None
+        what, hint = f"the contract cannot be read: {type(error).__name__}", "give a YAML file that this user can read"
+        raise ConfigError(what, where=str(path), hint=hint) from None
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         what = f"not a data contract of ODCS 3: {'.'.join(map(str, first['loc']))}: {first['msg']}"
-        raise ConfigError(what, where=str(path)) from None
+        raise ConfigError(what, where=str(path), hint="check it: datacontract lint FILE") from None
     named = [each for each in contract.objects if topic in (each.physical_name, each.name)]
     if not named and len(contract.objects) > 1:
         what = f"the contract has no schema named {topic}: {', '.join(each.name for each in contract.objects)}"
