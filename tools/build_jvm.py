@@ -1,5 +1,7 @@
 """Build lakefeed-jvm.jar from jvm/, and the plug-ins' jars, with only a JDK: ``python tools/build_jvm.py [--force]``.
 
+With ``--spark 3.5 --scala 2.12`` it builds the decoder and the checkpoint manager for an older line of Spark instead.
+
 A plug-in has its Java code in ``packages/<part>/jvm`` and its jar in its Python package; the bench has both in
 ``bench``. The class path has the same jars as at run time: PySpark's and the locked ones. Equal sources give an equal
 jar. A jar contains the digest of its sources, and is rebuilt when they change.
@@ -7,6 +9,7 @@ jar. A jar contains the digest of its sources, and is rebuilt when they change.
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import importlib.util
 import json
@@ -22,6 +25,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "jvm" / "src" / "main"
+SHIMS = ROOT / "jvm" / "shims"
+"""The folders ``spark-<line>`` with the classes that differ between Spark's lines."""
+LINE = ("4.1", "2.13")
+"""The versions of Spark and Scala that lakefeed runs on."""
 JAR = ROOT / "src" / "lakefeed" / "lakefeed-jvm.jar"
 DIGEST = "META-INF/lakefeed-sources.sha256"
 RELEASE = "17"
@@ -37,11 +44,15 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True)
 class Module:
-    """The folder of a jar's sources (with ``java`` and ``resources``), the jar, and the jar's Java module name."""
+    """The folder of a jar's sources (with ``java`` and ``resources``), the jar, and the jar's Java module name.
+
+    ``line`` are the versions of Spark and Scala that the jar refuses to run without.
+    """
 
     sources: Path
     jar: Path
     name: str
+    line: tuple[str, str] | None = None
 
     @classmethod
     def of_plugin(cls, folder: Path) -> Module:
@@ -74,7 +85,7 @@ def build(*, force: bool = False, say: Callable[[str], None] = print) -> Path:
     Raises:
         BuildFailed: there is no JDK or no PySpark, or the sources do not compile.
     """
-    _build(Module(SOURCES, JAR, "io.lakefeed"), sources_digest(), [], (), force=force, say=say)
+    _build(Module(SOURCES, JAR, "io.lakefeed", LINE), sources_digest(), [], (), force=force, say=say)
     for plugin in PLUGINS:
         # The digest includes the core's sources, because the plug-ins' classes use the core's classes.
         digest = digest_of(plugin.sources, sources_digest())
@@ -90,20 +101,20 @@ def _build(
         say(f"{jar.name} is up to date")
         return
     with tempfile.TemporaryDirectory(prefix="lakefeed-jvm-") as classes:
-        compile_classes(module.sources / "java", Path(classes), [*on, *class_path(*groups)], DOCLINT)
-        # Write a partial file and rename it to the jar: a running process may read the old jar.
-        partial = jar.with_suffix(".jar.partial")
-        try:
-            _pack(module, Path(classes), digest, partial)
-            partial.replace(jar)
-        finally:
-            partial.unlink(missing_ok=True)
+        sources = [module.sources / "java", *([shims_of(module.line[0])] if module.line else [])]
+        files = sorted(str(path) for folder in sources for path in folder.rglob("*.java"))
+        compile_classes(files, Path(classes), [*on, *class_path(*groups)], DOCLINT)
+        pack(module, Path(classes), digest)
     say(f"{jar.name} built, {jar.stat().st_size} bytes")
+
+
+def shims_of(spark: str) -> Path:
+    return SHIMS / f"spark-{spark}"
 
 
 def sources_digest() -> str:
     """Return the SHA-256 of the core's Java sources together with the compiler's options."""
-    return digest_of(SOURCES, f"{RELEASE} {LINT} {DOCLINT}")
+    return digest_of(SOURCES, f"{RELEASE} {LINT} {DOCLINT}", digest_of(shims_of(LINE[0])))
 
 
 def digest_of(folder: Path, *others: str) -> str:
@@ -148,8 +159,8 @@ def class_path(*groups: str) -> list[Path]:
     return [*sorted((Path(spec.origin).parent / "jars").glob("*.jar")), *locked]
 
 
-def compile_classes(sources: Path, classes: Path, on: list[Path], *options: str) -> None:
-    """Compile the Java files below ``sources`` into ``classes``, with the class path ``on`` and options of javac.
+def compile_classes(files: Sequence[str], classes: Path, on: list[Path], *options: str) -> None:
+    """Compile Java files into the folder ``classes``, with the class path ``on`` and options of javac.
 
     Raises:
         BuildFailed: there is no JDK, or javac reports an error or a warning.
@@ -157,7 +168,6 @@ def compile_classes(sources: Path, classes: Path, on: list[Path], *options: str)
     javac = shutil.which("javac")
     if javac is None:
         raise BuildFailed(f"javac is not on the PATH; install a JDK of version {RELEASE}, not only a Java runtime")
-    files = sorted(str(path) for path in sources.rglob("*.java"))
     # By default javac reports only 100 warnings, of which the ignored warnings about optional tags could be all.
     command = [javac, "--release", RELEASE, "-encoding", "UTF-8", "-proc:none", "-g", "-Xmaxwarns", "10000", LINT]
     ran = subprocess.run(
@@ -178,26 +188,47 @@ def _findings(output: str) -> list[str]:
     return [text for text in texts if any(kind in text for kind in kinds) and not OPTIONAL.search(text)]
 
 
-def _pack(module: Module, classes: Path, digest: str, target: Path) -> None:
+def pack(module: Module, classes: Path, digest: str, resources: Sequence[str] = ("**/*",)) -> None:
+    """Write a module's jar from its compiled classes, and the resources whose path matches one of the patterns."""
     entries = {
         path.relative_to(root).as_posix(): path.read_bytes()
-        for root in (classes, module.sources / "resources")
-        for path in root.rglob("*")
+        for root, patterns in ((classes, ("**/*",)), (module.sources / "resources", resources))
+        for pattern in patterns
+        for path in root.glob(pattern)
         if path.is_file()
     }
     entries[DIGEST] = digest.encode()
+    if module.line is not None:
+        spark, scala = module.line
+        entries["io/lakefeed/spark-line.properties"] = f"spark={spark}\nscala={scala}\n".encode()
     manifest = f"Manifest-Version: 1.0\r\nAutomatic-Module-Name: {module.name}\r\n\r\n".encode()
-    with zipfile.ZipFile(target, "w") as jar:
-        for name, content in [("META-INF/MANIFEST.MF", manifest), *sorted(entries.items())]:
-            entry = zipfile.ZipInfo(name, EPOCH)
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            entry.external_attr = 0o644 << 16
-            jar.writestr(entry, content)
+    # Write a partial file and rename it to the jar: a running process may read the old jar.
+    partial = module.jar.with_suffix(".jar.partial")
+    try:
+        with zipfile.ZipFile(partial, "w") as jar:
+            for name, content in [("META-INF/MANIFEST.MF", manifest), *sorted(entries.items())]:
+                entry = zipfile.ZipInfo(name, EPOCH)
+                entry.compress_type = zipfile.ZIP_DEFLATED
+                entry.external_attr = 0o644 << 16
+                jar.writestr(entry, content)
+        partial.replace(module.jar)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def main() -> int:
+    options = argparse.ArgumentParser(description="Build the jars of lakefeed.")
+    options.add_argument("--force", action="store_true", help="build jars that are up to date, too")
+    options.add_argument("--spark", help="build the jar for this older line of Spark")
+    options.add_argument("--scala", default="2.13", help="the line's version of Scala; default 2.13")
+    given = options.parse_args()
+    if given.spark is not None:
+        sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+        from tools import spark_lines
+
+        return spark_lines.main(given.spark, given.scala)
     try:
-        build(force="--force" in sys.argv[1:])
+        build(force=given.force)
     except BuildFailed as failed:
         print(failed, file=sys.stderr)
         return 1

@@ -201,6 +201,21 @@ RECIPES = {
             "com.sun.xml.bind:jaxb-impl:2.3.9",
         ),
     ),
+    # Spark's connectors for the lines of tools/spark_lines.py, in the newest versions that are published.
+    "test-spark-3.5_2.12": Recipe(
+        exact=(
+            "org.apache.spark:spark-sql-kafka-0-10_2.12:3.5.7",
+            "org.apache.spark:spark-token-provider-kafka-0-10_2.12:3.5.5",
+            "org.apache.spark:spark-avro_2.12:3.5.9",
+        ),
+    ),
+    "test-spark-4.0_2.13": Recipe(
+        exact=(
+            "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.4",
+            "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+            "org.apache.spark:spark-avro_2.13:4.0.2",
+        ),
+    ),
 }
 
 

@@ -59,7 +59,7 @@ def _compiled(on: list[Path]) -> Path:
         partial = classes.with_suffix(".partial")
         shutil.rmtree(CLASSES, ignore_errors=True)
         partial.mkdir(parents=True)
-        compile_classes(TESTS, partial, on)
+        compile_classes(sorted(map(str, TESTS.rglob("*.java"))), partial, on)
         # Rename the folder when it is complete: an interrupted run would leave an incomplete folder of this name.
         partial.rename(classes)
     return classes

@@ -46,6 +46,7 @@ public abstract class FunctionsOnly implements FunctionCatalog {
 
     @Override
     public final void initialize(String name, CaseInsensitiveStringMap options) {
+        SparkLine.require();
         this.name = name;
         String encoded = options.get(ENCODED);
         this.functions = functions(name, encoded == null ? options : decoded(encoded));

@@ -23,6 +23,7 @@ import org.junit.jupiter.api.Test;
  */
 class InterfacesTest {
     private static final String PACKAGES = "jvm/src/main/java/io/lakefeed";
+    private static final String SHIMS = "jvm/shims/spark-4.1/io/lakefeed";
     private static final Path PAGE = Path.of("jvm/src/test/interfaces.txt");
     private static final Pattern IMPORT =
             Pattern.compile("^import (?:static )?((org\\.apache\\.(?:spark|iceberg)[a-z0-9.]*)\\.([A-Z][A-Za-z0-9_.$]*|[a-z]+))", Pattern.MULTILINE);
@@ -84,7 +85,7 @@ class InterfacesTest {
     /** Returns the source folders of the module and of the plug-ins. */
     private static List<Path> sources() throws IOException {
         try (Stream<Path> plugIns = Files.list(Path.of("packages"))) {
-            return Stream.concat(Stream.of(Path.of(PACKAGES)), plugIns.map(plugIn -> plugIn.resolve(PACKAGES)))
+            return Stream.concat(Stream.of(Path.of(PACKAGES), Path.of(SHIMS)), plugIns.map(plugIn -> plugIn.resolve(PACKAGES)))
                     .filter(Files::isDirectory)
                     .toList();
         }

@@ -16,7 +16,6 @@ import org.apache.hadoop.fs.s3a.AWSUnsupportedFeatureException;
 import org.apache.hadoop.fs.s3a.Constants;
 import org.apache.hadoop.fs.s3a.RemoteFileChangedException;
 import org.apache.hadoop.fs.s3a.S3AFileSystem;
-import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.CancellableFSDataOutputStream;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import software.amazon.awssdk.awscore.exception.AwsServiceException;
@@ -28,7 +27,7 @@ import software.amazon.awssdk.awscore.exception.AwsServiceException;
  * refused, although the first PUT has written the file. So after a refusal, the write id of the existing object shows
  * whether this writer has written it.
  */
-final class EntryOutput extends CancellableFSDataOutputStream {
+final class EntryOutput extends SparkManager.Output {
     private static final Logger LOG = LoggerFactory.getLogger(EntryOutput.class);
     private static final int ATTEMPTS = 4;
     private static final long PAUSE_MILLIS = 100;

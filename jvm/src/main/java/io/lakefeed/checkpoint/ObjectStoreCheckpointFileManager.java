@@ -1,17 +1,11 @@
 package io.lakefeed.checkpoint;
 
+import io.lakefeed.SparkLine;
 import java.io.IOException;
 import org.apache.hadoop.conf.Configuration;
-import org.apache.hadoop.fs.FSDataInputStream;
-import org.apache.hadoop.fs.FileStatus;
-import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
-import org.apache.hadoop.fs.PathFilter;
-import org.apache.hadoop.fs.UnsupportedFileSystemException;
 import org.apache.hadoop.fs.s3a.S3AFileSystem;
-import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager;
-import org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager;
-import org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager;
+import org.apache.hadoop.util.VersionInfo;
 
 /**
  * Writes Spark's checkpoint to S3 with one request for each new log entry; if two writers write an entry, the store
@@ -21,12 +15,10 @@ import org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedChe
  * {@code spark.sql.streaming.checkpointFileManagerClass=io.lakefeed.checkpoint.ObjectStoreCheckpointFileManager}.
  * {@link Settings} lists more keys. On file systems other than S3A it does what Spark does by default.
  *
- * <p>It requires Spark 4.1 and Hadoop 3.4.2, and a store that honours {@code If-None-Match: *}, which {@link
+ * <p>It requires Hadoop 3.4.2, and a store that honours {@code If-None-Match: *}, which {@link
  * StoreProof} checks at the start.
  */
-public final class ObjectStoreCheckpointFileManager implements CheckpointFileManager {
-    private final CheckpointFileManager chosen;
-
+public final class ObjectStoreCheckpointFileManager extends SparkManager {
     /**
      * Creates the manager of one directory.
      *
@@ -34,75 +26,25 @@ public final class ObjectStoreCheckpointFileManager implements CheckpointFileMan
      * @param conf the settings of Hadoop and of the session
      */
     public ObjectStoreCheckpointFileManager(Path path, Configuration conf) throws IOException {
-        // Hadoop caches the file system, so there is one S3 client in the JVM.
-        FileSystem files = path.getFileSystem(conf);
-        this.chosen = files instanceof S3AFileSystem ? new S3ACheckpoint(path, conf) : sparksDefault(path, conf);
+        super(own(path, conf), path, conf);
     }
 
-    /** Returns the manager that Spark uses if {@code checkpointFileManagerClass} is not set. */
-    private static CheckpointFileManager sparksDefault(Path path, Configuration conf) {
+    /** Returns the manager of a directory on S3A; null for another file system. */
+    private static Methods own(Path path, Configuration conf) throws IOException {
+        SparkLine.require();
         try {
-            return new FileContextBasedCheckpointFileManager(path, conf);
-        } catch (Exception undeclared) {
-            // Scala declares no checked exceptions, so javac refuses to catch UnsupportedFileSystemException by name.
-            if (undeclared instanceof UnsupportedFileSystemException) {
-                return new FileSystemBasedCheckpointFileManager(path, conf);
-            }
-            throw undeclared;
+            Class.forName("org.apache.hadoop.fs.Options$CreateFileOptionKeys");
+        } catch (ClassNotFoundException older) {
+            throw new IllegalStateException("the checkpoint manager needs Hadoop 3.4.2, whose S3A can write"
+                    + " conditionally, and this is Hadoop " + VersionInfo.getVersion()
+                    + ": put hadoop-client-api, hadoop-client-runtime and hadoop-aws 3.4.2 before Spark's jars, in"
+                    + " spark.driver.extraClassPath and spark.executor.extraClassPath", older);
         }
+        // Hadoop caches the file system, so there is one S3 client in the JVM.
+        return path.getFileSystem(conf) instanceof S3AFileSystem ? new S3ACheckpoint(path, conf) : null;
     }
 
     public static void flush() throws IOException {
         Bucket.flushAll();
-    }
-
-    @Override
-    public CancellableFSDataOutputStream createAtomic(Path path, boolean overwriteIfPossible) {
-        return chosen.createAtomic(path, overwriteIfPossible);
-    }
-
-    @Override
-    public FSDataInputStream open(Path path) {
-        return chosen.open(path);
-    }
-
-    @Override
-    public FileStatus[] list(Path path, PathFilter filter) {
-        return chosen.list(path, filter);
-    }
-
-    @Override
-    public FileStatus[] list(Path path) {
-        return chosen.list(path);
-    }
-
-    @Override
-    public void mkdirs(Path path) {
-        chosen.mkdirs(path);
-    }
-
-    @Override
-    public boolean exists(Path path) {
-        return chosen.exists(path);
-    }
-
-    @Override
-    public void delete(Path path) {
-        chosen.delete(path);
-    }
-
-    @Override
-    public boolean isLocal() {
-        return chosen.isLocal();
-    }
-
-    @Override
-    public Path createCheckpointDirectory() {
-        return chosen.createCheckpointDirectory();
-    }
-
-    @Override
-    public void close() {
-        chosen.close();
     }
 }

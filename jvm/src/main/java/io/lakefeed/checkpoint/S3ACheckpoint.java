@@ -21,7 +21,6 @@ import org.apache.hadoop.fs.PositionedReadable;
 import org.apache.hadoop.fs.Seekable;
 import org.apache.hadoop.util.functional.CallableRaisingIOE;
 import org.apache.hadoop.util.functional.FutureIO;
-import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager;
 
 /**
  * Manages a checkpoint on S3A, where directories exist only as prefixes of keys.
@@ -29,7 +28,7 @@ import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileMana
  * <p>{@link LogDirectory} lists and reads metadata logs from memory. The files of state stores are always read from the
  * store, because any executor may overwrite them.
  */
-final class S3ACheckpoint implements CheckpointFileManager {
+final class S3ACheckpoint implements SparkManager.Methods {
     /** Matches names with a UUID, as RocksDB's files have: such a name is written only once. */
     private static final Pattern UNIQUE = Pattern.compile(".*[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}.*");
 
@@ -53,7 +52,7 @@ final class S3ACheckpoint implements CheckpointFileManager {
     }
 
     @Override
-    public CancellableFSDataOutputStream createAtomic(Path given, boolean overwriteIfPossible) {
+    public EntryOutput createAtomic(Path given, boolean overwriteIfPossible) {
         return checked(() -> {
             Path path = qualified(given);
             boolean exclusive = !overwriteIfPossible;

@@ -5,7 +5,6 @@ import java.util.List;
 import java.util.Map;
 import org.apache.avro.Schema;
 import org.apache.avro.generic.GenericData;
-import org.apache.spark.sql.avro.AvroDeserializer;
 import org.apache.spark.sql.catalyst.util.ArrayBasedMapData;
 import org.apache.spark.sql.catalyst.util.GenericArrayData;
 import org.apache.spark.sql.types.DataType;
@@ -36,8 +35,7 @@ final class AvroDefault {
         if (datum instanceof Map<?, ?> map && map.isEmpty()) {
             return ArrayBasedMapData.apply(new Object[0], new Object[0]);
         }
-        Schema schema = withoutNull(field.schema());
-        return new AvroDeserializer(schema, type, "CORRECTED", false, "", -1).deserialize(datum).get();
+        return SparkApi.deserialized(datum, withoutNull(field.schema()), type);
     }
 
     /** Returns the only type besides null in a union; any other schema unchanged. */

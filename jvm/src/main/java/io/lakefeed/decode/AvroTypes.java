@@ -9,7 +9,6 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
 import org.apache.avro.AvroRuntimeException;
-import org.apache.avro.NameValidator;
 import org.apache.avro.Schema;
 import org.apache.spark.sql.avro.SchemaConverters;
 import org.apache.spark.sql.types.ArrayType;
@@ -27,13 +26,8 @@ final class AvroTypes {
 
     private AvroTypes() {}
 
-    /** Returns a parser of writers' schemas, which accepts odd names and defaults of the wrong type. */
-    static Schema.Parser parser() {
-        return new Schema.Parser(NameValidator.NO_VALIDATION).setValidateDefaults(false);
-    }
-
     static Schema parsed(String schema) {
-        return parser().parse(schema);
+        return SparkApi.parser().parse(schema);
     }
 
     /**

@@ -206,7 +206,7 @@ final class BoundedDecoder {
             return CHARACTERS[bytes[from]];
         }
         UTF8String text = UTF8String.fromBytes(bytes, from, length);
-        if (!ascii(from, length) && !text.isValid()) {
+        if (!ascii(from, length) && !SparkApi.isUtf8(text)) {
             throw new BadRecord("a string is not UTF-8: " + length + " byte(s) at byte " + from);
         }
         at = from + length;

@@ -190,7 +190,7 @@ final class DecodeOptions implements Serializable {
         @Override
         protected InternalRow value(byte[] record, int from, int schemaId) {
             UTF8String text = UTF8String.fromBytes(record);
-            if (!text.isValid()) {
+            if (!SparkApi.isUtf8(text)) {
                 throw new BadRecord("not UTF-8");
             }
             return new GenericInternalRow(new Object[] {text});

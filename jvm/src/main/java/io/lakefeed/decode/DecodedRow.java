@@ -7,10 +7,7 @@ import org.apache.spark.sql.catalyst.util.MapData;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.unsafe.types.CalendarInterval;
-import org.apache.spark.unsafe.types.GeographyVal;
-import org.apache.spark.unsafe.types.GeometryVal;
 import org.apache.spark.unsafe.types.UTF8String;
-import org.apache.spark.unsafe.types.VariantVal;
 
 /**
  * A row that stores numbers without boxing them. A new row has zeros and no nulls; each field must be set.
@@ -18,7 +15,7 @@ import org.apache.spark.unsafe.types.VariantVal;
  * <p>{@code words} has one word per field, for a number; after these, one bit per field, which is set for a null.
  * Values that are not numbers are in {@code objects}.
  */
-final class DecodedRow extends InternalRow {
+final class DecodedRow extends SparkRow {
     private static final long serialVersionUID = 1L;
 
     private final long[] words;
@@ -147,7 +144,8 @@ final class DecodedRow extends InternalRow {
     }
 
     /** Returns a value that is not a number; for a null field null, as Spark expects. */
-    private Object object(int field) {
+    @Override
+    Object object(int field) {
         return isNullAt(field) ? null : objects[field];
     }
 
@@ -182,22 +180,7 @@ final class DecodedRow extends InternalRow {
     }
 
     @Override
-    public GeographyVal getGeography(int field) {
-        return (GeographyVal) object(field);
-    }
-
-    @Override
-    public GeometryVal getGeometry(int field) {
-        return (GeometryVal) object(field);
-    }
-
-    @Override
     public CalendarInterval getInterval(int field) {
         return (CalendarInterval) object(field);
-    }
-
-    @Override
-    public VariantVal getVariant(int field) {
-        return (VariantVal) object(field);
     }
 }

@@ -6,7 +6,6 @@ import com.fasterxml.jackson.core.JsonGenerator;
 import com.fasterxml.jackson.core.JsonParser;
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.core.JsonToken;
-import com.fasterxml.jackson.core.StreamReadConstraints;
 import com.fasterxml.jackson.core.StreamReadFeature;
 import com.fasterxml.jackson.core.exc.StreamConstraintsException;
 import com.fasterxml.jackson.core.io.JsonEOFException;
@@ -16,11 +15,7 @@ import java.io.IOException;
 import java.io.StringWriter;
 import java.util.HashSet;
 import java.util.Set;
-import org.apache.spark.SparkRuntimeException;
-import org.apache.spark.types.variant.Variant;
-import org.apache.spark.types.variant.VariantBuilder;
 import org.apache.spark.unsafe.types.UTF8String;
-import org.apache.spark.unsafe.types.VariantVal;
 
 /**
  * Reads the tokens of one JSON document within the memory budget of its record.
@@ -65,11 +60,10 @@ final class JsonInput implements Closeable {
                 .disable(JsonFactory.Feature.INTERN_FIELD_NAMES)
                 .disable(JsonFactory.Feature.CANONICALIZE_FIELD_NAMES)
                 .disable(StreamReadFeature.INCLUDE_SOURCE_IN_LOCATION)
-                .streamReadConstraints(StreamReadConstraints.builder()
+                .streamReadConstraints(SparkApi.namesOfAnyLength()
                         .maxNestingDepth(DEEPEST)
                         .maxNumberLength(Integer.MAX_VALUE)
                         .maxStringLength(Integer.MAX_VALUE)
-                        .maxNameLength(Integer.MAX_VALUE)
                         .build());
     }
 
@@ -195,19 +189,14 @@ final class JsonInput implements Closeable {
     }
 
     /** Returns the current value as a variant; the parser is then at the value's last token. */
-    VariantVal variant() throws IOException {
+    Object variant() throws IOException {
         return variant(json(), budget);
     }
 
-    static VariantVal variant(UTF8String json, MemoryBudget budget) throws IOException {
+    /** Returns JSON text as a variant. */
+    static Object variant(UTF8String json, MemoryBudget budget) throws IOException {
         budget.charge(4L * MemoryBudget.OBJECT + 4L * json.numBytes());
-        try {
-            Variant variant = VariantBuilder.parseJson(json.toString(), false);
-            return new VariantVal(variant.getValue(), variant.getMetadata());
-        } catch (SparkRuntimeException refused) {
-            boolean isTwice = "VARIANT_DUPLICATE_KEY".equals(refused.getCondition());
-            throw new BadRecord(isTwice ? "a duplicate key" : "too large for a variant");
-        }
+        return SparkApi.variant(json.toString());
     }
 
     /** Converts an exception to a record's error; drops the parser's message, which has values of the record. */

@@ -8,7 +8,6 @@ import org.apache.avro.Schema;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.types.DataType;
-import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
@@ -79,7 +78,7 @@ final class JsonReader extends RecordReader {
     }
 
     private Object json(JsonInput input) throws IOException {
-        return kept == DataTypes.VariantType ? input.variant() : input.json();
+        return SparkApi.isVariant(kept) ? input.variant() : input.json();
     }
 
     /** Returns a row whose last column has the document's fields with these names, or null if {@code names} is null. */
@@ -89,7 +88,7 @@ final class JsonReader extends RecordReader {
             budget.charge(2L * document.length());
             try (JsonInput input = new JsonInput(document, budget, lenient)) {
                 UTF8String fields = input.fields(names);
-                values[row.numFields()] = kept == DataTypes.VariantType ? JsonInput.variant(fields, budget) : fields;
+                values[row.numFields()] = SparkApi.isVariant(kept) ? JsonInput.variant(fields, budget) : fields;
             }
         }
         return new GenericInternalRow(values);

@@ -101,7 +101,7 @@ interface JsonValue {
                     throw in.misfit("null");
                 };
             }
-            if (type == DataTypes.VariantType) {
+            if (SparkApi.isVariant(type)) {
                 return JsonInput::variant;
             }
             TextValue text = TextValue.as(type, rules);

@@ -4,7 +4,7 @@ import java.util.Set;
 import org.apache.spark.TaskContext;
 
 /**
- * Remembers a field without a column in the record that this thread decodes. {@link io.lakefeed.commit.OutcomeFunction}
+ * Remembers a field without a column in the record that this thread decodes. {@code io.lakefeed.commit.OutcomeFunction}
  * counts the records with such a field. Only JSON has fields that are not in a schema.
  *
  * <p>Remembering a field creates no object.

@@ -163,7 +163,7 @@ interface ProtobufValue {
     static UTF8String text(WireInput input) {
         int length = input.length();
         UTF8String text = UTF8String.fromBytes(input.bytes(), input.take(length), length);
-        if (!text.isValid()) {
+        if (!SparkApi.isUtf8(text)) {
             throw new Malformed("text that is not UTF-8 before byte " + input.position());
         }
         return text;

@@ -68,7 +68,7 @@ public abstract class RecordReader {
             start++;
         }
         start = start - from == BYTE_ORDER_MARK.length ? start : from;
-        if (!UTF8String.fromBytes(bytes, start, bytes.length - start).isValid()) {
+        if (!SparkApi.isUtf8(UTF8String.fromBytes(bytes, start, bytes.length - start))) {
             throw new BadRecord("not UTF-8");
         }
         return new String(bytes, start, bytes.length - start, StandardCharsets.UTF_8);

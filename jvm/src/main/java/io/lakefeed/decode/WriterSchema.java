@@ -17,7 +17,7 @@ import org.apache.avro.Schema;
 record WriterSchema<T>(String kind, String name, BiFunction<String, List<String>, T> parser) {
     /** Avro: a schema uses the types of its references by their names. */
     static final WriterSchema<Schema> AVRO = new WriterSchema<>("AVRO", "Avro", (text, referred) -> {
-        Schema.Parser parser = AvroTypes.parser();
+        Schema.Parser parser = SparkApi.parser();
         referred.forEach(parser::parse);
         return parser.parse(text);
     });

@@ -11,7 +11,6 @@ import java.util.Locale;
 import java.util.Map;
 import org.sparkproject.spark_core.protobuf.DescriptorProtos.DescriptorProto;
 import org.sparkproject.spark_core.protobuf.DescriptorProtos.EnumDescriptorProto;
-import org.sparkproject.spark_core.protobuf.DescriptorProtos.FeatureSet;
 import org.sparkproject.spark_core.protobuf.DescriptorProtos.FieldDescriptorProto;
 import org.sparkproject.spark_core.protobuf.DescriptorProtos.FieldDescriptorProto.Label;
 import org.sparkproject.spark_core.protobuf.DescriptorProtos.FieldDescriptorProto.Type;
@@ -59,8 +58,7 @@ public final class ProtoDescriptor {
     }
 
     private static ProtoFile file(FileDescriptorProto file) {
-        Features syntax = file.hasEdition() ? Features.EDITION : Features.ofSyntax(file.getSyntax());
-        Features features = features(syntax, file.getOptions().getFeatures());
+        Features features = SparkProtobuf.features(file);
         return new ProtoFile(
                 file.getPackage(),
                 List.copyOf(file.getDependencyList()),
@@ -73,7 +71,7 @@ public final class ProtoDescriptor {
     }
 
     private static Message message(DescriptorProto message, Features inherited) {
-        Features features = features(inherited, message.getOptions().getFeatures());
+        Features features = SparkProtobuf.features(inherited, message.getOptions());
         return new Message(
                 message.getName(),
                 message.getFieldList().stream().map(field -> field(field, message, features)).toList(),
@@ -86,7 +84,7 @@ public final class ProtoDescriptor {
         if (!field.hasType()) {
             throw new SchemaException("field " + field.getName() + " has an unknown type");
         }
-        Features features = features(inherited, field.getOptions().getFeatures());
+        Features features = SparkProtobuf.features(inherited, field.getOptions());
         int oneof = field.hasOneofIndex() && !field.getProto3Optional() ? field.getOneofIndex() : -1;
         Presence label = null;
         if (message.getOptions().getMapEntry()) {
@@ -118,11 +116,5 @@ public final class ProtoDescriptor {
                                 .toList(),
                         false))
                 .toList();
-    }
-
-    private static Features features(Features inherited, FeatureSet set) {
-        return inherited
-                .with("field_presence", set.getFieldPresence().name())
-                .with("message_encoding", set.getMessageEncoding().name());
     }
 }
