@@ -19,7 +19,10 @@ from typing import Literal
 from lakefeed_local.part import LOOPBACK
 from tests.support.servers.gate import Handler, serving
 
-Kind = Literal["503", "500", "SlowDown", "reset", "lost reply", "ignored condition", "501", "kill before", "kill after"]
+Kind = Literal[
+    "503", "500", "SlowDown", "reset", "lost reply", "ignored condition", "501", "kill before", "kill after", "late"
+]
+"""``late``: the request reaches the store after ``meanwhile`` has returned."""
 SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
 
 
@@ -84,6 +87,9 @@ class FaultProxy:
     seen: list[Request] = field(default_factory=list)
     victim: Callable[[], None] = lambda: None
     """Kills the sender of a request; returns when the sender is dead."""
+
+    meanwhile: Callable[[], None] = lambda: None
+    """Called while a request with the fault ``late`` waits."""
 
     cut: bool = False
     """True after the sender was killed; its requests that are still in transit are then not forwarded."""
@@ -158,6 +164,8 @@ def fault_proxy(store: str) -> Iterator[FaultProxy]:
                 proxy.kill()
                 self._reset()
             else:
+                if kind == "late":
+                    proxy.meanwhile()
                 status, headers, answer = self.forward(target, body)
                 if kind == "kill after":
                     proxy.kill()
