@@ -10,7 +10,7 @@ import kubernetes_validate
 import yaml
 
 Object = dict[str, Any]
-# The schemas of kubernetes-validate and the build of kube-apiserver have this version.
+# The version of kubernetes-validate's schemas and of the kube-apiserver build.
 SCHEMAS = "1.36"
 _CORE = ("v1", "policy/v1", "networking.k8s.io/v1", "rbac.authorization.k8s.io/v1")
 

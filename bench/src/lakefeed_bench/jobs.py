@@ -94,7 +94,7 @@ def pipeline_document(
     checkpoint: str | None = None,
     **blocks: Any,
 ) -> dict[str, Any]:
-    """Return a pipeline that lands Avro records, at most ``most`` per batch, as the content of its file."""
+    """Return the document of a pipeline that lands Avro records, at most ``most`` per batch."""
     kafka = {"bootstrap_servers": endpoints.bootstrap_servers, "topics": list(topics), "max_records_per_batch": most}
     document = {
         "name": name,

@@ -188,7 +188,7 @@ def keys_of_the_chain(kind: str, *, purpose: str, profile: str | None = None) ->
 
     Args:
         kind: the service that the keys are for, in one word, for messages.
-        purpose: the operation that needs botocore, which the error for a missing botocore names.
+        purpose: the operation that needs botocore, for the error if botocore is missing.
         profile: use this profile of ``~/.aws``. Default: AWS_PROFILE, else the first keys that the chain finds.
 
     Raises:

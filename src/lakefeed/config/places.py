@@ -73,7 +73,7 @@ def _places(config: PipelineBlocks) -> Iterator[Place]:
         servers = servers_of(source.kafka.bootstrap_servers)
         yield Place("dead_letters.topic", "topic", letters.topic, "dead letters", servers=servers)
     if config.has_many_tables and source.kafka is not None:
-        # {topic} stands for all topics of a pattern that the file does not name.
+        # {topic} stands for all topics that only a pattern covers, because the file does not name them.
         named = [*(source.kafka.topics or (TOPIC_MARK,)), *config.table_rules.topics]
         for topic in dict.fromkeys(named):
             part = config_of(config, topic)

@@ -127,7 +127,7 @@ def stored_pause(config: PipelineConfig, connections: Connections) -> PauseStore
 
 
 def pause_of_next_start(config: PipelineConfig, connections: Connections) -> Pause | None:
-    """Return the stored pause for which the next start would wait; None without a pause, or if it cannot be read."""
+    """Return the stored pause that the next start would wait for; None if there is none, or it cannot be read."""
     try:
         return stored_pause(config, connections).read()
     except (LakefeedError, OSError):

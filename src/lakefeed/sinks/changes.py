@@ -44,7 +44,7 @@ def deleting(changes: DataFrame) -> DataFrame:
 
 
 def counted_groups(groups: DataFrame, *, keys: Sequence[str], where: str, kind: str) -> int:
-    """Return the number of rows in a batch of groups; raise an error if a key has two rows. ``kind`` is the sink's."""
+    """Return the number of rows in a batch of groups; raise an error if two rows have the same key."""
     of_key = groups.groupBy(*(sf.col(name(key)) for key in keys)).agg(sf.count(sf.lit(1)).alias(_OF_KEY))
     [row] = of_key.agg(sf.coalesce(sf.sum(_OF_KEY), sf.lit(0)).alias("rows"), sf.max(_OF_KEY).alias("most")).collect()
     if (row["most"] or 0) > 1:

@@ -1,4 +1,4 @@
-"""Build a finished batch of the progress model from Spark's report, the meter and the writer."""
+"""A finished batch gets its figures from Spark's report, the meter and the writer."""
 
 import json
 import math

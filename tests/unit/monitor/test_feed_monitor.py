@@ -180,7 +180,7 @@ def test_a_driver_counts_as_hanging_if_its_loop_has_not_run_for_a_minute() -> No
     assert not monitor.snapshot().hangs
 
 
-def test_the_last_error_has_only_its_class_unless_it_is_an_error_of_lakefeed() -> None:
+def test_only_an_error_of_lakefeed_is_shown_with_its_text() -> None:
     monitor = monitor_at(Clock())
 
     def fail(error: Exception) -> None:

@@ -69,8 +69,8 @@ def read_spark_checkpoint(files: StoredCheckpoint, *, where: str) -> OtherPositi
         start = _initial_offsets(files, sorted(name for name in names if INITIAL.fullmatch(name)), where)
         if newest or not start:
             raise _damaged(f"offsets/{newest - 1}" if newest else "sources/0/0", where)
-    # A partition that is new in this batch is left out: the feed begins at its first record, whose offset the log
-    # lacks.
+    # The log has no start for a partition that is new in this batch; the feed begins at the partition's first
+    # record.
     known = {key: at for key, at in start.items() if key in end}
     return OtherPosition(
         offsets=known, place=where, open_batch=end, batch_id=newest, query_id=query_id, written_at=written_at

@@ -62,7 +62,7 @@ def finish(monitor: FeedMonitor, batch: int) -> None:
     monitor.finish(FinishedBatch(batch_id=batch, finished_at=time.time(), seconds=1.0, records=5, lag=0))
 
 
-def test_a_page_receives_the_list_the_progress_and_new_batches_and_events() -> None:
+def test_a_page_receives_feeds_progress_new_batches_and_events() -> None:
     monitor = monitor_of()
     with dashboard(monitor, without_login()) as served, page(served, "?feed=hidden-name") as found:
         assert next(found)[1]["feeds"][0]["feed"] == "hidden-name"

@@ -1,4 +1,4 @@
-"""Ask an S3 store without Spark whether it refuses the second of two writers."""
+"""Test without Spark whether an S3 store refuses the second of two writers."""
 
 from __future__ import annotations
 

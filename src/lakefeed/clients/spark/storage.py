@@ -31,7 +31,7 @@ CREDENTIALS = (
     "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
     "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider",
 )
-# Iceberg's SparkCatalog with a check in its commits that compares a feed's position: docs/exactly-once.md.
+# Iceberg's SparkCatalog, whose commits also check the feed's position: docs/exactly-once.md.
 FEED_CATALOG = "io.lakefeed.commit.FeedCatalog"
 
 

@@ -145,11 +145,11 @@ class Finding:
 
 @dataclass(frozen=True)
 class Letters:
-    """The feed's part of a dead-letter table, or of the history of a table of keyed rows.
+    """A feed's part of a dead-letter table, or of the history table beside a table of keyed rows.
 
     Attributes:
         whole: whether the table still has all snapshots.
-        of_backfills: the number of letters of the backfills, by the backfill's number.
+        of_backfills: how many letters each backfill wrote, by the backfill's number.
     """
 
     commits: tuple[Commit, ...] = ()

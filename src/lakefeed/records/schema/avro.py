@@ -32,8 +32,8 @@ MOST_COLUMNS = 10_000
 DEEPEST = 100
 """The most records, arrays, maps and unions that are nested in each other."""
 _SHORTEST_LIST = 5
-# By type, the types as which Avro's schema resolution can read its values. Iceberg changes a column's type only as in
-# _WIDENS.
+# By writer's type, the reader's types to which Avro's schema resolution converts values. Iceberg widens a column only
+# as in _WIDENS.
 _READS = {
     "int": {"long", "float", "double"},
     "long": {"float", "double"},
@@ -158,7 +158,7 @@ def with_null(type_: Type, *, first: bool = True) -> Type:
 
 
 def type_kind(type_: Type) -> str:
-    """Return the type's name for Avro: a union may have only one member of each name."""
+    """Return the name by which Avro distinguishes the members of a union."""
     match type_:
         case Primitive(name=kind) | Container(kind=kind) | Ref(key=kind):
             return kind

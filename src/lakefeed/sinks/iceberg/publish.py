@@ -293,7 +293,7 @@ def branch_statements(
             raise ConfigError(
                 f"feed '{feed}' has unpublished rows in the branch {have}",
                 where=f"table {sink.table}",
-                hint=f"restore branch: {have} in the file, run lakefeed tables publish, and then change the branch",
+                hint=f"set the branch back to {have}, run lakefeed tables publish, and then change the branch",
             )
     if want is None:
         return () if have is None else (Statement.of(f"ALTER TABLE {table} UNSET TBLPROPERTIES (:key)", {"key": key}),)

@@ -62,7 +62,7 @@ def test_the_jvm_reads_only_an_archive_of_the_same_jars(machine: Path, monkeypat
     assert archive(machine) is None
 
 
-def test_a_list_of_classes_that_no_package_uses_is_removed(machine: Path, at_exit: list[Callable[[], None]]) -> None:
+def test_an_unused_list_of_classes_is_removed_at_exit(machine: Path, at_exit: list[Callable[[], None]]) -> None:
     found = listing(machine)
     assert found.added_to({})[OPTIONS].split()[0] == f"-XX:DumpLoadedClassList={found.listed}"
     assert [*found.path.parent.iterdir()] == [found.listed]

@@ -56,7 +56,7 @@ final class AvroPlan {
         return new AvroPlan().step(Resolver.resolve(writer, reader, GENERIC), Set.of());
     }
 
-    /** Returns an action's step. {@code open} has the names of the records around it, and is null inside JSON. */
+    /** Returns an action's step. {@code open}: the names of the enclosing records; null inside JSON. */
     private AvroStep step(Action action, Set<String> open) {
         if (++steps > MOST_STEPS) {
             throw new AvroRuntimeException("reading it takes more than " + MOST_STEPS + " steps");

@@ -149,7 +149,7 @@ final class BoundedDecoder {
         return readLongByBytes();
     }
 
-    /** Reads a long byte by byte: it has nine or ten bytes, or is among the last bytes of the record. */
+    /** Reads one byte at a time: for a long of nine or ten bytes, and at the end of the record. */
     private long readLongByBytes() {
         int position = at;
         long value = 0;
