@@ -2,94 +2,46 @@ package io.lakefeed.checkpoint;
 
 import java.io.OutputStream;
 import org.apache.hadoop.conf.Configuration;
-import org.apache.hadoop.fs.FSDataInputStream;
-import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
-import org.apache.hadoop.fs.PathFilter;
 import org.apache.hadoop.fs.UnsupportedFileSystemException;
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager;
 import org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager;
 import org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager;
 
-/** Passes each call on to one of two managers: lakefeed's, or the one that Spark has for all file systems. */
-abstract class SparkManager implements CheckpointFileManager {
-    private final CheckpointFileManager chosen;
-
-    /** The methods of a manager; the package of Spark's interface depends on the line of Spark. */
-    interface Methods extends CheckpointFileManager {}
-
+/** Spark's interface for checkpoint managers, whose package depends on the line of Spark. */
+interface SparkManager extends CheckpointFileManager {
     /** A file that becomes visible when it is closed. */
-    abstract static class Output extends CancellableFSDataOutputStream {
+    abstract class Output extends CancellableFSDataOutputStream {
         Output(OutputStream target) {
             super(target);
         }
     }
 
-    /** @param own lakefeed's manager; null for the one that Spark uses if {@code checkpointFileManagerClass} is not set */
-    SparkManager(Methods own, Path path, Configuration conf) {
-        this.chosen = own != null ? own : sparksDefault(path, conf);
-    }
-
-    private static CheckpointFileManager sparksDefault(Path path, Configuration conf) {
+    /** Returns the manager that Spark uses if {@code checkpointFileManagerClass} is not set. */
+    static SparkManager ofSpark(Path path, Configuration conf) {
         try {
-            return new FileContextBasedCheckpointFileManager(path, conf);
+            return new OfContext(path, conf);
         } catch (Exception undeclared) {
             // Scala declares no checked exceptions, so javac refuses to catch UnsupportedFileSystemException by its
             // name.
             if (undeclared instanceof UnsupportedFileSystemException) {
-                return new FileSystemBasedCheckpointFileManager(path, conf);
+                return new OfFileSystem(path, conf);
             }
             throw undeclared;
         }
     }
 
-    @Override
-    public CancellableFSDataOutputStream createAtomic(Path path, boolean overwriteIfPossible) {
-        return chosen.createAtomic(path, overwriteIfPossible);
+    /** Spark's manager for file systems with a FileContext. */
+    final class OfContext extends FileContextBasedCheckpointFileManager implements SparkManager {
+        OfContext(Path path, Configuration conf) {
+            super(path, conf);
+        }
     }
 
-    @Override
-    public FSDataInputStream open(Path path) {
-        return chosen.open(path);
-    }
-
-    @Override
-    public FileStatus[] list(Path path, PathFilter filter) {
-        return chosen.list(path, filter);
-    }
-
-    @Override
-    public FileStatus[] list(Path path) {
-        return chosen.list(path);
-    }
-
-    @Override
-    public void mkdirs(Path path) {
-        chosen.mkdirs(path);
-    }
-
-    @Override
-    public boolean exists(Path path) {
-        return chosen.exists(path);
-    }
-
-    @Override
-    public void delete(Path path) {
-        chosen.delete(path);
-    }
-
-    @Override
-    public boolean isLocal() {
-        return chosen.isLocal();
-    }
-
-    @Override
-    public Path createCheckpointDirectory() {
-        return chosen.createCheckpointDirectory();
-    }
-
-    @Override
-    public void close() {
-        chosen.close();
+    /** Spark's manager for all other file systems. */
+    final class OfFileSystem extends FileSystemBasedCheckpointFileManager implements SparkManager {
+        OfFileSystem(Path path, Configuration conf) {
+            super(path, conf);
+        }
     }
 }

@@ -3,7 +3,10 @@ package io.lakefeed.checkpoint;
 import io.lakefeed.SparkLine;
 import java.io.IOException;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FSDataInputStream;
+import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.PathFilter;
 import org.apache.hadoop.fs.s3a.S3AFileSystem;
 import org.apache.hadoop.util.VersionInfo;
 
@@ -18,7 +21,9 @@ import org.apache.hadoop.util.VersionInfo;
  * <p>It requires Hadoop 3.4.2, and a store that honours {@code If-None-Match: *}, which {@link
  * StoreProof} checks at the start.
  */
-public final class ObjectStoreCheckpointFileManager extends SparkManager {
+public final class ObjectStoreCheckpointFileManager implements SparkManager {
+    private final SparkManager chosen;
+
     /**
      * Creates the manager of one directory.
      *
@@ -26,12 +31,14 @@ public final class ObjectStoreCheckpointFileManager extends SparkManager {
      * @param conf the settings of Hadoop and of the session
      */
     public ObjectStoreCheckpointFileManager(Path path, Configuration conf) throws IOException {
-        super(own(path, conf), path, conf);
+        SparkLine.require();
+        requireHadoop();
+        // Hadoop caches the file system, so there is one S3 client in the JVM.
+        boolean isS3 = path.getFileSystem(conf) instanceof S3AFileSystem;
+        this.chosen = isS3 ? new S3ACheckpoint(path, conf) : SparkManager.ofSpark(path, conf);
     }
 
-    /** Returns the manager of a directory on S3A; null for another file system. */
-    private static Methods own(Path path, Configuration conf) throws IOException {
-        SparkLine.require();
+    private static void requireHadoop() {
         try {
             Class.forName("org.apache.hadoop.fs.Options$CreateFileOptionKeys");
         } catch (ClassNotFoundException older) {
@@ -40,11 +47,59 @@ public final class ObjectStoreCheckpointFileManager extends SparkManager {
                     + ": put hadoop-client-api, hadoop-client-runtime and hadoop-aws 3.4.2 before Spark's jars, in"
                     + " spark.driver.extraClassPath and spark.executor.extraClassPath", older);
         }
-        // Hadoop caches the file system, so there is one S3 client in the JVM.
-        return path.getFileSystem(conf) instanceof S3AFileSystem ? new S3ACheckpoint(path, conf) : null;
     }
 
     public static void flush() throws IOException {
         Bucket.flushAll();
+    }
+
+    @Override
+    public CancellableFSDataOutputStream createAtomic(Path path, boolean overwriteIfPossible) {
+        return chosen.createAtomic(path, overwriteIfPossible);
+    }
+
+    @Override
+    public FSDataInputStream open(Path path) {
+        return chosen.open(path);
+    }
+
+    @Override
+    public FileStatus[] list(Path path, PathFilter filter) {
+        return chosen.list(path, filter);
+    }
+
+    @Override
+    public FileStatus[] list(Path path) {
+        return chosen.list(path);
+    }
+
+    @Override
+    public void mkdirs(Path path) {
+        chosen.mkdirs(path);
+    }
+
+    @Override
+    public boolean exists(Path path) {
+        return chosen.exists(path);
+    }
+
+    @Override
+    public void delete(Path path) {
+        chosen.delete(path);
+    }
+
+    @Override
+    public boolean isLocal() {
+        return chosen.isLocal();
+    }
+
+    @Override
+    public Path createCheckpointDirectory() {
+        return chosen.createCheckpointDirectory();
+    }
+
+    @Override
+    public void close() {
+        chosen.close();
     }
 }

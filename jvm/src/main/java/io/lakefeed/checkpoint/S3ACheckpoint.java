@@ -28,7 +28,7 @@ import org.apache.hadoop.util.functional.FutureIO;
  * <p>{@link LogDirectory} lists and reads metadata logs from memory. The files of state stores are always read from the
  * store, because any executor may overwrite them.
  */
-final class S3ACheckpoint implements SparkManager.Methods {
+final class S3ACheckpoint implements SparkManager {
     /** Matches names with a UUID, as RocksDB's files have: such a name is written only once. */
     private static final Pattern UNIQUE = Pattern.compile(".*[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}.*");
 
